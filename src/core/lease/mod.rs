@@ -1,0 +1,1 @@
+//! Time-bounded ownership: the lessor is the leader's side of its clock, the lessee the holder's.

@@ -1,0 +1,20 @@
+//! The pure core of ringfence: ids and epochs, the replicated state, leases, and placement.
+//!
+//! Nothing here is async, does I/O, reads a clock or draws a random number. Time comes in as an argument
+//! ([`time::Instant`]) and decisions go out as values, so the same code runs on a coordinator, in the simulator and
+//! under a model checker.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`ids`] | names, ids and epochs; an id gives nothing away |
+//! | [`state`] | the replicated state and `State::apply` |
+//! | [`lease`] | the lessor (the leader's side of its clock) and the lessee (the holder's side) |
+//! | [`placement`] | which worker should own what, and why |
+
+#![forbid(unsafe_code)]
+
+pub mod ids;
+pub mod lease;
+pub mod placement;
+pub mod state;
+pub mod time;

@@ -1,0 +1,1 @@
+//! The replicated state and the one function that changes it, `State::apply`.
