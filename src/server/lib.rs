@@ -1,1 +1,3 @@
 //! See the crate's description; the modules follow.
+
+pub mod raft;
