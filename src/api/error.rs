@@ -1,0 +1,564 @@
+//! The typed form of a failed call.
+//!
+//! A gRPC status has a code and a text. Neither is enough to act on: `UNAVAILABLE` may mean "nothing was done" or "it
+//! may take effect yet". A [`Failure`] says which, in its [`ErrorKind`], and carries what a program needs to go on: the
+//! leader's address, how the session ended, the epoch that is current. It travels as an `ErrorDetail` in the status's
+//! details.
+//!
+//! It is not the error type of the SDK, which has more to say (a lease that ran out is no failed call).
+//!
+//! The rule: a message says what to do next, and shows foreign text escaped.
+
+use crate::PROTOCOL;
+use crate::convert::{InvalidField, NodeAddress, Owner, SessionEnd};
+use crate::text::{cut, shown};
+use crate::v1;
+use prost::Message as _;
+use ringfence_core::ids::{ClusterId, Epoch, SessionId};
+use std::fmt;
+use tonic::{Code, Status};
+
+/// The longest address that a failure carries, in bytes; a join refuses longer ones.
+const MAX_ADDRESS_BYTES: usize = ringfence_core::state::MAX_ADDRESS_BYTES;
+
+/// Why a call failed. The wire's `ErrorKind`, and one kind that only a client can see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The node does not lead. Nothing was done; [`Failure::leader`] may say who leads.
+    NotLeader,
+    /// No leader is known. Nothing was done.
+    NoLeader,
+    /// The entry was handed to Raft and its fate is not known. Ask again under the same request id.
+    UnknownOutcome,
+    /// The session has ended, confirmed by a quorum. Final.
+    SessionEnded,
+    /// The secret is not the session's. Final.
+    WrongSecret,
+    /// Another live process holds the worker id. Final for this process.
+    DuplicateIdentity,
+    /// A keyspace, partition, worker or node of that name does not exist.
+    NotFound,
+    /// A keyspace or node of that name exists already.
+    AlreadyExists,
+    /// A field is missing, malformed or out of bounds.
+    Invalid,
+    /// The epoch named is not the partition's any more.
+    StaleEpoch,
+    /// The request may have been answered so long ago that the answer was forgotten. It is not run again.
+    TooOld,
+    /// A queue, message, keyspace or history is at its bound.
+    Limit,
+    /// The two sides speak different versions of the protocol.
+    UnsupportedProtocol,
+    /// The request names another cluster.
+    WrongCluster,
+    /// The state as it is does not allow it.
+    Refused,
+    /// The node cannot serve. Nothing was done.
+    Unavailable,
+    /// No answer from a coordinator arrived: the connection failed, a deadline passed, or something in between
+    /// answered. The call may have taken effect. Never on the wire.
+    Transport,
+}
+
+impl ErrorKind {
+    /// The call is worth sending again after a back-off, under the same request id, and to another node if there is
+    /// one. For every kind that says no, the same call would fail in the same way until somebody changes something.
+    pub fn is_retryable(self) -> bool {
+        match self {
+            ErrorKind::NotLeader
+            | ErrorKind::NoLeader
+            | ErrorKind::UnknownOutcome
+            | ErrorKind::Unavailable
+            | ErrorKind::Transport => true,
+            ErrorKind::SessionEnded
+            | ErrorKind::WrongSecret
+            | ErrorKind::DuplicateIdentity
+            | ErrorKind::NotFound
+            | ErrorKind::AlreadyExists
+            | ErrorKind::Invalid
+            | ErrorKind::StaleEpoch
+            | ErrorKind::TooOld
+            | ErrorKind::Limit
+            | ErrorKind::UnsupportedProtocol
+            | ErrorKind::WrongCluster
+            | ErrorKind::Refused => false,
+        }
+    }
+
+    /// The call may have taken effect, now or later.
+    pub fn may_have_taken_effect(self) -> bool {
+        matches!(self, ErrorKind::UnknownOutcome | ErrorKind::Transport)
+    }
+
+    /// `UNKNOWN_OUTCOME` is not `UNAVAILABLE`: proxies and service meshes repeat an `UNAVAILABLE` call on their own.
+    fn code(self) -> Code {
+        match self {
+            ErrorKind::NotLeader | ErrorKind::NoLeader | ErrorKind::Unavailable => Code::Unavailable,
+            ErrorKind::UnknownOutcome | ErrorKind::Transport => Code::Unknown,
+            ErrorKind::SessionEnded
+            | ErrorKind::StaleEpoch
+            | ErrorKind::TooOld
+            | ErrorKind::WrongCluster
+            | ErrorKind::Refused => Code::FailedPrecondition,
+            ErrorKind::WrongSecret => Code::PermissionDenied,
+            ErrorKind::DuplicateIdentity | ErrorKind::AlreadyExists => Code::AlreadyExists,
+            ErrorKind::NotFound => Code::NotFound,
+            ErrorKind::Invalid => Code::InvalidArgument,
+            ErrorKind::Limit => Code::ResourceExhausted,
+            ErrorKind::UnsupportedProtocol => Code::Unimplemented,
+        }
+    }
+
+    fn to_wire(self) -> v1::ErrorKind {
+        match self {
+            ErrorKind::NotLeader => v1::ErrorKind::NotLeader,
+            ErrorKind::NoLeader => v1::ErrorKind::NoLeader,
+            // Whoever passes a failed connection on says what it means to the caller.
+            ErrorKind::UnknownOutcome | ErrorKind::Transport => v1::ErrorKind::UnknownOutcome,
+            ErrorKind::SessionEnded => v1::ErrorKind::SessionEnded,
+            ErrorKind::WrongSecret => v1::ErrorKind::WrongSecret,
+            ErrorKind::DuplicateIdentity => v1::ErrorKind::DuplicateIdentity,
+            ErrorKind::NotFound => v1::ErrorKind::NotFound,
+            ErrorKind::AlreadyExists => v1::ErrorKind::AlreadyExists,
+            ErrorKind::Invalid => v1::ErrorKind::Invalid,
+            ErrorKind::StaleEpoch => v1::ErrorKind::StaleEpoch,
+            ErrorKind::TooOld => v1::ErrorKind::TooOld,
+            ErrorKind::Limit => v1::ErrorKind::Limit,
+            ErrorKind::UnsupportedProtocol => v1::ErrorKind::UnsupportedProtocol,
+            ErrorKind::WrongCluster => v1::ErrorKind::WrongCluster,
+            ErrorKind::Refused => v1::ErrorKind::Refused,
+            ErrorKind::Unavailable => v1::ErrorKind::Unavailable,
+        }
+    }
+
+    fn from_wire(wire: v1::ErrorKind) -> Option<ErrorKind> {
+        Some(match wire {
+            v1::ErrorKind::Unspecified => return None,
+            v1::ErrorKind::NotLeader => ErrorKind::NotLeader,
+            v1::ErrorKind::NoLeader => ErrorKind::NoLeader,
+            v1::ErrorKind::UnknownOutcome => ErrorKind::UnknownOutcome,
+            v1::ErrorKind::SessionEnded => ErrorKind::SessionEnded,
+            v1::ErrorKind::WrongSecret => ErrorKind::WrongSecret,
+            v1::ErrorKind::DuplicateIdentity => ErrorKind::DuplicateIdentity,
+            v1::ErrorKind::NotFound => ErrorKind::NotFound,
+            v1::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+            v1::ErrorKind::Invalid => ErrorKind::Invalid,
+            v1::ErrorKind::StaleEpoch => ErrorKind::StaleEpoch,
+            v1::ErrorKind::TooOld => ErrorKind::TooOld,
+            v1::ErrorKind::Limit => ErrorKind::Limit,
+            v1::ErrorKind::UnsupportedProtocol => ErrorKind::UnsupportedProtocol,
+            v1::ErrorKind::WrongCluster => ErrorKind::WrongCluster,
+            v1::ErrorKind::Refused => ErrorKind::Refused,
+            v1::ErrorKind::Unavailable => ErrorKind::Unavailable,
+        })
+    }
+
+    /// What a status means that no coordinator wrote. A call that ended without a coordinator's answer may have
+    /// taken effect, whatever code a proxy or the transport chose.
+    fn of_foreign(code: Code) -> ErrorKind {
+        match code {
+            Code::Ok
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Aborted
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss => ErrorKind::Transport,
+            Code::Unimplemented => ErrorKind::UnsupportedProtocol,
+            // OUT_OF_RANGE is what tonic says of a message above its size limit.
+            Code::ResourceExhausted | Code::OutOfRange => ErrorKind::Limit,
+            Code::InvalidArgument => ErrorKind::Invalid,
+            Code::NotFound => ErrorKind::NotFound,
+            Code::AlreadyExists => ErrorKind::AlreadyExists,
+            Code::PermissionDenied | Code::Unauthenticated | Code::FailedPrecondition => ErrorKind::Refused,
+        }
+    }
+}
+
+/// What a failure carries besides its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Detail {
+    Leader(NodeAddress),
+    Ended(SessionEnd),
+    Identity { holder: String, claimant: String },
+    Epoch { current: Option<Epoch>, owner: Option<Owner> },
+}
+
+/// A failed call: why, what a program needs to go on, and a message for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    kind: ErrorKind,
+    message: String,
+    detail: Option<Box<Detail>>,
+}
+
+impl Failure {
+    fn new(kind: ErrorKind, message: impl fmt::Display) -> Failure {
+        Failure { kind, message: shown(&message.to_string()), detail: None }
+    }
+
+    fn with(mut self, detail: Detail) -> Failure {
+        self.detail = Some(Box::new(detail));
+        self
+    }
+
+    /// This node does not lead; `leader` does, when it is known.
+    pub fn not_leader(leader: Option<NodeAddress>) -> Failure {
+        match leader {
+            Some(leader) => {
+                Failure::new(ErrorKind::NotLeader, format_args!("this node does not lead; ask {leader}"))
+                    .with(Detail::Leader(leader))
+            }
+            None => Failure::new(ErrorKind::NotLeader, "this node does not lead; ask another node"),
+        }
+    }
+
+    /// No leader is known.
+    pub fn no_leader() -> Failure {
+        let message = "no leader is known; nothing was done, ask again after a back-off or at another node";
+        Failure::new(ErrorKind::NoLeader, message)
+    }
+
+    /// The entry was handed to Raft and its fate is not known.
+    pub fn unknown_outcome() -> Failure {
+        let message = "it is not known whether this takes effect; ask again under the same request id";
+        Failure::new(ErrorKind::UnknownOutcome, message)
+    }
+
+    /// The session has ended. Only after a quorum has confirmed it.
+    pub fn session_ended(session: SessionId, how: impl Into<SessionEnd>) -> Failure {
+        let how = how.into();
+        let message = format_args!("session {session} has ended: {how}; stop its tasks and join anew");
+        Failure::new(ErrorKind::SessionEnded, message).with(Detail::Ended(how))
+    }
+
+    /// The secret is not the session's.
+    pub fn wrong_secret(session: SessionId) -> Failure {
+        let message =
+            format_args!("the secret is not that of session {session}; only its own process may use it");
+        Failure::new(ErrorKind::WrongSecret, message)
+    }
+
+    /// Another live process holds the worker id. The two are the addresses given at join; either may be empty.
+    pub fn duplicate_identity(worker: &str, holder: &str, claimant: &str) -> Failure {
+        let named = |address: &str| {
+            if address.is_empty() { "no address given".to_owned() } else { address.to_owned() }
+        };
+        let message = format!(
+            "worker id {worker} is held by a live process ({}) and asked for by another ({}); give each process an id \
+             of its own, or stop one",
+            named(holder),
+            named(claimant)
+        );
+        Failure::new(ErrorKind::DuplicateIdentity, message).with(Detail::Identity {
+            holder: cut(holder, MAX_ADDRESS_BYTES).to_owned(),
+            claimant: cut(claimant, MAX_ADDRESS_BYTES).to_owned(),
+        })
+    }
+
+    /// Something named in the request does not exist.
+    pub fn not_found(message: impl fmt::Display) -> Failure {
+        Failure::new(ErrorKind::NotFound, message)
+    }
+
+    /// Something of that name exists already.
+    pub fn already_exists(message: impl fmt::Display) -> Failure {
+        Failure::new(ErrorKind::AlreadyExists, message)
+    }
+
+    /// A field is missing, malformed or out of bounds. An [`InvalidField`] converts to this.
+    pub fn invalid(message: impl fmt::Display) -> Failure {
+        Failure::new(ErrorKind::Invalid, message)
+    }
+
+    /// The epoch named is not the partition's any more.
+    pub fn stale_epoch(current: Option<Epoch>, owner: Option<Owner>) -> Failure {
+        let at = current.map_or("without an epoch yet".to_owned(), |epoch| format!("at {epoch}"));
+        let by = owner.as_ref().map_or("nobody owns it".to_owned(), |owner| format!("{owner} owns it"));
+        let message = format_args!("the partition has moved on: it is {at} and {by}; look at it again");
+        Failure::new(ErrorKind::StaleEpoch, message).with(Detail::Epoch { current, owner })
+    }
+
+    /// The request is older than the oldest answer kept.
+    pub fn too_old() -> Failure {
+        let message = "the answer to this request may have been given and forgotten, so it is not run again; look at \
+                       the state, and ask under a new request id if it still needs doing";
+        Failure::new(ErrorKind::TooOld, message)
+    }
+
+    /// Something is at its bound; the message names the bound.
+    pub fn limit(message: impl fmt::Display) -> Failure {
+        Failure::new(ErrorKind::Limit, message)
+    }
+
+    /// The client speaks a protocol version that this node does not.
+    pub fn unsupported_protocol(spoken: u32) -> Failure {
+        let side = if spoken > PROTOCOL { "the coordinator" } else { "the client" };
+        let message = format_args!(
+            "the client speaks protocol {spoken} and this node speaks {PROTOCOL}; upgrade {side}"
+        );
+        Failure::new(ErrorKind::UnsupportedProtocol, message)
+    }
+
+    /// The request names another cluster than this one.
+    pub fn wrong_cluster(named: &str, this: &ClusterId) -> Failure {
+        let message = format_args!(
+            "the request is for cluster {named} and this is cluster {this}; check the addresses of the coordinator"
+        );
+        Failure::new(ErrorKind::WrongCluster, message)
+    }
+
+    /// The state as it is does not allow it; the message says what stands in the way.
+    pub fn refused(message: impl fmt::Display) -> Failure {
+        Failure::new(ErrorKind::Refused, message)
+    }
+
+    /// This node cannot serve: it starts, it stops, or its disk failed.
+    pub fn unavailable(message: impl fmt::Display) -> Failure {
+        Failure::new(ErrorKind::Unavailable, message)
+    }
+
+    /// A client's own: no answer arrived.
+    pub fn transport(message: impl fmt::Display) -> Failure {
+        Failure::new(ErrorKind::Transport, message)
+    }
+
+    /// The failure in a status that a coordinator wrote. `None` when the status has no detail of ours, or one of a kind
+    /// that this code does not know.
+    pub fn from_status(status: &Status) -> Option<Failure> {
+        if status.details().is_empty() {
+            return None;
+        }
+        let wire = v1::ErrorDetail::decode(status.details()).ok()?;
+        let kind = ErrorKind::from_wire(v1::ErrorKind::try_from(wire.kind).ok()?)?;
+        let mut failure = Failure::new(kind, status.message());
+        failure.detail = detail_of(kind, wire).map(Box::new);
+        Some(failure)
+    }
+
+    /// What a client makes of any failed call. A status that no coordinator wrote comes from the transport or from
+    /// something in between; unless its code says otherwise the call may have taken effect.
+    pub fn decode(status: &Status) -> Failure {
+        Failure::from_status(status).unwrap_or_else(|| {
+            let message = if status.message().is_empty() {
+                format!("the call failed with {:?} and without a coordinator's answer", status.code())
+            } else {
+                status.message().to_owned()
+            };
+            Failure::new(ErrorKind::of_foreign(status.code()), message)
+        })
+    }
+
+    /// Why.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// For people: what happened and what to do. Escaped.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// See [`ErrorKind::is_retryable`].
+    pub fn is_retryable(&self) -> bool {
+        self.kind.is_retryable()
+    }
+
+    /// Who leads, when a node that does not lead knew it.
+    pub fn leader(&self) -> Option<&NodeAddress> {
+        match self.detail.as_deref() {
+            Some(Detail::Leader(leader)) => Some(leader),
+            _ => None,
+        }
+    }
+
+    /// How the session ended.
+    pub fn session_end(&self) -> Option<SessionEnd> {
+        match self.detail.as_deref() {
+            Some(Detail::Ended(how)) => Some(*how),
+            _ => None,
+        }
+    }
+
+    /// Of two processes with one worker id: the address of the one that holds it, and of the one that asked for it.
+    pub fn identities(&self) -> Option<(&str, &str)> {
+        match self.detail.as_deref() {
+            Some(Detail::Identity { holder, claimant }) => Some((holder, claimant)),
+            _ => None,
+        }
+    }
+
+    /// The partition's current epoch, when the one named was stale.
+    pub fn current_epoch(&self) -> Option<Epoch> {
+        match self.detail.as_deref() {
+            Some(Detail::Epoch { current, .. }) => *current,
+            _ => None,
+        }
+    }
+
+    /// The partition's current owner, when the epoch named was stale.
+    pub fn current_owner(&self) -> Option<&Owner> {
+        match self.detail.as_deref() {
+            Some(Detail::Epoch { owner, .. }) => owner.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+/// A detail that cannot be read is left out rather than making the whole failure unreadable: the kind is what counts.
+fn detail_of(kind: ErrorKind, wire: v1::ErrorDetail) -> Option<Detail> {
+    match kind {
+        ErrorKind::NotLeader => NodeAddress::try_from(wire.leader?).ok().map(Detail::Leader),
+        ErrorKind::SessionEnded => Some(Detail::Ended(wire.ended().into())),
+        ErrorKind::DuplicateIdentity => Some(Detail::Identity {
+            holder: shown(cut(&wire.holder_address, MAX_ADDRESS_BYTES)),
+            claimant: shown(cut(&wire.claimant_address, MAX_ADDRESS_BYTES)),
+        }),
+        ErrorKind::StaleEpoch => Some(Detail::Epoch {
+            current: Epoch::new(wire.epoch).ok(),
+            owner: wire.owner.and_then(|owner| owner.try_into().ok()),
+        }),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<InvalidField> for Failure {
+    fn from(invalid: InvalidField) -> Failure {
+        Failure::invalid(invalid)
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Status {
+        let mut wire = v1::ErrorDetail { kind: failure.kind.to_wire().into(), ..Default::default() };
+        match failure.detail.map(|detail| *detail) {
+            None => {}
+            Some(Detail::Leader(leader)) => wire.leader = Some(leader.into()),
+            Some(Detail::Ended(how)) => wire.set_ended(how.into()),
+            Some(Detail::Identity { holder, claimant }) => {
+                wire.holder_address = holder;
+                wire.claimant_address = claimant;
+            }
+            Some(Detail::Epoch { current, owner }) => {
+                wire.epoch = current.map_or(0, Epoch::get);
+                wire.owner = owner.map(Into::into);
+            }
+        }
+        Status::with_details(failure.kind.code(), failure.message, wire.encode_to_vec().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_core::ids::{NodeId, WorkerId};
+
+    fn leader() -> NodeAddress {
+        NodeAddress { node: NodeId::new(2).unwrap(), address: "10.0.0.2:7400".to_owned() }
+    }
+
+    fn session() -> SessionId {
+        SessionId::new(7).unwrap()
+    }
+
+    fn owner() -> Owner {
+        Owner { worker: WorkerId::new("w1").unwrap(), session: session(), address: "10.0.0.9:80".to_owned() }
+    }
+
+    fn all() -> Vec<Failure> {
+        vec![
+            Failure::not_leader(Some(leader())),
+            Failure::not_leader(None),
+            Failure::no_leader(),
+            Failure::unknown_outcome(),
+            Failure::session_ended(session(), SessionEnd::Replaced),
+            Failure::wrong_secret(session()),
+            Failure::duplicate_identity("w1", "10.0.0.9:80", ""),
+            Failure::not_found("there is no keyspace orders"),
+            Failure::already_exists("keyspace orders exists"),
+            Failure::invalid("field name: it is missing"),
+            Failure::stale_epoch(Epoch::new(9).ok(), Some(owner())),
+            Failure::stale_epoch(None, None),
+            Failure::too_old(),
+            Failure::limit("the number of keyspaces is at its bound of 1000"),
+            Failure::unsupported_protocol(9),
+            Failure::wrong_cluster("other", &ClusterId::new("this").unwrap()),
+            Failure::refused("partition p3 cools"),
+            Failure::unavailable("the node stops"),
+        ]
+    }
+
+    #[test]
+    fn every_failure_is_the_same_behind_the_wire() {
+        for failure in all() {
+            let status = Status::from(failure.clone());
+            assert_eq!(Failure::from_status(&status), Some(failure.clone()));
+            assert_eq!(Failure::decode(&status), failure);
+        }
+    }
+
+    #[test]
+    fn t43_only_what_did_nothing_is_unavailable_for_a_proxy_may_repeat_it() {
+        for failure in all() {
+            let nothing_done = !failure.kind().may_have_taken_effect() && failure.is_retryable();
+            assert_eq!(Status::from(failure.clone()).code() == Code::Unavailable, nothing_done, "{failure}");
+        }
+    }
+
+    #[test]
+    fn t43_a_status_that_no_coordinator_wrote_may_have_taken_effect() {
+        for code in
+            [Code::Unavailable, Code::Unknown, Code::Cancelled, Code::DeadlineExceeded, Code::Internal]
+        {
+            let failure = Failure::decode(&Status::new(code, "tcp connect error"));
+            assert_eq!(failure.kind(), ErrorKind::Transport);
+            assert!(failure.is_retryable() && failure.kind().may_have_taken_effect());
+        }
+        assert_eq!(Failure::decode(&Status::unimplemented("")).kind(), ErrorKind::UnsupportedProtocol);
+        assert_eq!(Failure::decode(&Status::out_of_range("too large")).kind(), ErrorKind::Limit);
+    }
+
+    #[test]
+    fn a_failed_connection_that_is_passed_on_is_an_unknown_outcome() {
+        let status = Status::from(Failure::transport("connection reset"));
+        assert_eq!(Failure::decode(&status).kind(), ErrorKind::UnknownOutcome);
+    }
+
+    #[test]
+    fn a_detail_of_an_unknown_kind_or_none_at_all_is_no_failure_of_ours() {
+        let status = |details: Vec<u8>| Status::with_details(Code::Unavailable, "", details.into());
+        let newer = v1::ErrorDetail { kind: 9_999, ..Default::default() }.encode_to_vec();
+        for details in [newer, vec![], vec![0xff; 40], v1::ErrorDetail::default().encode_to_vec()] {
+            assert_eq!(Failure::from_status(&status(details)), None);
+        }
+    }
+
+    #[test]
+    fn a_leader_that_cannot_be_read_leaves_the_kind_standing() {
+        let leader = v1::NodeAddress { node: 0, address: "x".to_owned() };
+        let wire = v1::ErrorDetail { kind: 1, leader: Some(leader), ..Default::default() };
+        let status = Status::with_details(Code::Unavailable, "", wire.encode_to_vec().into());
+        let failure = Failure::decode(&status);
+        assert_eq!((failure.kind(), failure.leader()), (ErrorKind::NotLeader, None));
+    }
+
+    #[test]
+    fn f021_foreign_text_in_a_message_is_escaped_on_both_sides() {
+        let failure = Failure::not_found("there is no keyspace \u{1b}[2J\n");
+        assert!(!failure.message().contains(['\u{1b}', '\n']), "{failure}");
+        let hostile = Status::new(Code::NotFound, "\u{1b}[2J");
+        assert!(!Failure::decode(&hostile).message().contains('\u{1b}'));
+        let failure = Failure::duplicate_identity("w1", &"x".repeat(100_000), "");
+        assert!(Status::from(failure).details().len() < 1_000);
+    }
+}
