@@ -35,6 +35,12 @@ number!(
     "p"
 );
 number!(
+    /// One creation of a keyspace: the number that log entries use for its name. Minted by the state, never reused, so
+    /// a late command about a keyspace that was deleted never meets the one created again under its name.
+    KeyspaceId(u32),
+    "k"
+);
+number!(
     /// One planned move of a partition.
     MoveId(u64),
     "m"
@@ -114,4 +120,19 @@ impl fmt::Display for NodeId {
 pub struct NodeIdError {
     /// The number refused.
     pub number: u64,
+}
+
+/// One partition of one creation of a keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionKey {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// The partition in it.
+    pub partition: PartitionId,
+}
+
+impl fmt::Display for PartitionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.keyspace, self.partition)
+    }
 }

@@ -1,1 +1,179 @@
-//! The replicated state and the one function that changes it, `State::apply`.
+//! The replicated state and the one function that changes it, [`State::apply`].
+//!
+//! `apply` is total and deterministic: no clock, no random number, no hash-map order. A command that does not fit the
+//! state it meets is a [`Refused`] value that carries both sides, and changes nothing. Everything bounded is bounded by
+//! count or log index; a wall time is for display and is never compared.
+//!
+//! It is not the lease: renewals are no log entries, and what the state knows of time is durations that a leader
+//! counts on its own clock (see [`crate::lease`]).
+
+mod answers;
+mod apply;
+mod command;
+mod handoff;
+mod keyspace;
+mod outcome;
+mod partition;
+mod session;
+mod sessions;
+mod undo;
+
+#[cfg(test)]
+mod tests;
+
+pub use answers::{OPERATOR_ANSWERS, OperatorAnswers, Request, SESSION_ANSWERS, SessionAnswers};
+pub use command::{Command, Entry, Join, Released};
+pub use keyspace::{
+    DEFAULT_TTL, Keyspace, MAX_DRAIN_DEADLINE, MAX_KEYSPACES, MAX_LOCK_DELAY, MAX_TOTAL_PARTITIONS, MAX_TTL,
+    MIN_TTL, Policy, PolicyChange, PolicyError, Takeover,
+};
+pub use outcome::{Applied, Event, Outcome, Refusal, Refused};
+pub use partition::{
+    Cooling, CoolingWhy, Drain, GrantReason, HISTORY_LEN, MAX_FAILURE_BYTES, Partition, Phase, Setback,
+    Tenure,
+};
+pub use session::{
+    ENDED_LEN, EndReason, Ended, MAX_ADDRESS_BYTES, MAX_LABELS, MAX_SESSIONS, Session, Suspicion,
+};
+
+use crate::ids::{
+    ClusterId, EpochFloor, KeyspaceId, KeyspaceName, LogIndex, NodeId, PartitionKey, Revision, SessionId,
+    WorkerId,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Everything the coordinator replicates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    pub(crate) cluster: Option<Cluster>,
+    pub(crate) counters: Counters,
+    /// Every node id that was ever a member: none is used again.
+    pub(crate) nodes: BTreeSet<NodeId>,
+    pub(crate) keyspaces: BTreeMap<KeyspaceId, Keyspace>,
+    pub(crate) names: BTreeMap<KeyspaceName, KeyspaceId>,
+    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    pub(crate) workers: BTreeMap<WorkerId, SessionId>,
+    pub(crate) ended: VecDeque<Ended>,
+    pub(crate) answers: OperatorAnswers,
+}
+
+/// The cluster's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cluster {
+    /// What fences and peers compare.
+    pub id: ClusterId,
+    /// The history that watch revisions belong to. A restored cluster has another.
+    pub lineage: u64,
+}
+
+/// The numbers that only grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Counters {
+    /// No epoch at or below it is minted anywhere in the cluster.
+    pub(crate) floor: EpochFloor,
+    pub(crate) next_keyspace: u32,
+    pub(crate) next_session: u64,
+    pub(crate) next_move: u64,
+    pub(crate) revision: LogIndex,
+    pub(crate) applied: LogIndex,
+}
+
+impl State {
+    /// The state before the first entry.
+    pub fn new() -> State {
+        State {
+            cluster: None,
+            counters: Counters {
+                floor: EpochFloor::NONE,
+                next_keyspace: 1,
+                next_session: 1,
+                next_move: 1,
+                revision: LogIndex::new(0),
+                applied: LogIndex::new(0),
+            },
+            nodes: BTreeSet::new(),
+            keyspaces: BTreeMap::new(),
+            names: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            ended: VecDeque::new(),
+            answers: OperatorAnswers::default(),
+        }
+    }
+
+    /// The cluster's identity, once it is formed.
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    /// Every node id that was ever a member.
+    pub fn nodes(&self) -> &BTreeSet<NodeId> {
+        &self.nodes
+    }
+
+    /// The last entry applied.
+    pub fn applied(&self) -> LogIndex {
+        self.counters.applied
+    }
+
+    /// The last entry that changed the map of partitions.
+    pub fn revision(&self) -> Revision {
+        Revision::new(self.counters.revision.get())
+    }
+
+    /// No epoch at or below it is minted anywhere in the cluster.
+    pub fn floor(&self) -> EpochFloor {
+        self.counters.floor
+    }
+
+    /// All keyspaces, by number.
+    pub fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
+        self.keyspaces.values()
+    }
+
+    /// One keyspace.
+    pub fn keyspace(&self, id: KeyspaceId) -> Option<&Keyspace> {
+        self.keyspaces.get(&id)
+    }
+
+    /// One keyspace by name.
+    pub fn keyspace_named(&self, name: &KeyspaceName) -> Option<&Keyspace> {
+        self.keyspaces.get(self.names.get(name)?)
+    }
+
+    /// One partition.
+    pub fn partition(&self, key: PartitionKey) -> Option<&Partition> {
+        self.keyspaces.get(&key.keyspace)?.partitions.get(key.partition.get() as usize)
+    }
+
+    /// All live sessions, by id.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.values()
+    }
+
+    /// One live session.
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
+    /// The live session of a worker.
+    pub fn session_of(&self, worker: &WorkerId) -> Option<&Session> {
+        self.sessions.get(self.workers.get(worker)?)
+    }
+
+    /// How a session ended, when that is still known.
+    pub fn ended(&self, session: SessionId) -> Option<&Ended> {
+        self.ended.iter().rev().find(|ended| ended.session == session)
+    }
+
+    fn partition_slot(&mut self, key: PartitionKey) -> Option<&mut Partition> {
+        self.keyspaces.get_mut(&key.keyspace)?.partitions.get_mut(key.partition.get() as usize)
+    }
+}
+
+/// [`State::new`].
+impl Default for State {
+    fn default() -> State {
+        State::new()
+    }
+}

@@ -1,0 +1,217 @@
+//! What a log entry asks of the state.
+
+use super::answers::Request;
+use super::keyspace::{Policy, PolicyChange};
+use super::partition::GrantReason;
+use crate::ids::{
+    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionKey, SessionId, WorkerId,
+};
+use crate::placement::{PartitionCount, Weight};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// One log entry: a small list of commands, all or nothing, under at most one request id.
+///
+/// The one exception to "all or nothing" is a grant whose target has gone: the partition stays vacant, the outcome says
+/// so, and the rest of the entry stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Whose retry takes effect once.
+    pub request: Option<Request>,
+    /// The leader's wall clock when it proposed the entry, for display; it is never compared.
+    pub proposed_unix_ms: u64,
+    /// What to do, in order.
+    pub commands: Vec<Command>,
+}
+
+/// One change to the state. A command that does not fit the state it meets is refused and changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Names the cluster; the first entry of its life.
+    FormCluster {
+        /// The cluster's identity.
+        cluster: ClusterId,
+        /// The history that watch revisions belong to.
+        lineage: u64,
+    },
+    /// Notes that a node joined the cluster's membership under this id.
+    NoteNode {
+        /// Its id, which nobody may have used before.
+        node: NodeId,
+    },
+    /// Creates a keyspace.
+    CreateKeyspace {
+        /// Its name.
+        keyspace: KeyspaceName,
+        /// How many partitions, for life.
+        partitions: PartitionCount,
+        /// How it is run.
+        policy: Policy,
+    },
+    /// Changes how a keyspace is run.
+    UpdateKeyspace {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// What changes.
+        change: PolicyChange,
+    },
+    /// Deletes a keyspace; its owners lose their partitions.
+    DeleteKeyspace {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+    },
+    /// Opens a session.
+    Join(Box<Join>),
+    /// Notes that a session takes no more grants: its worker is about to leave.
+    Withdraw {
+        /// The session.
+        session: SessionId,
+    },
+    /// Ends a session that its worker gave up.
+    Leave {
+        /// The session.
+        session: SessionId,
+    },
+    /// Notes how long sessions have been silent under this leader. Sessions that are gone are passed over.
+    Suspect {
+        /// Each session, and how many thirds of its TTL it has been silent: 1 or 2.
+        sessions: Vec<(SessionId, u8)>,
+    },
+    /// Takes suspicions back. Sessions that are gone are passed over.
+    Clear {
+        /// The sessions heard from again.
+        sessions: Vec<SessionId>,
+    },
+    /// Ends a session whose lease has run out.
+    Expire {
+        /// The session.
+        session: SessionId,
+        /// The log index of the suspicion this rests on. Refused when it is not the session's latest: the session was
+        /// heard from in between.
+        suspicion: LogIndex,
+    },
+    /// Grants a vacant partition. Mints its next epoch.
+    Grant {
+        /// The partition.
+        partition: PartitionKey,
+        /// The partition's last epoch, `None` when it never had one. Refused when it has moved on.
+        replaces: Option<Epoch>,
+        /// Who gets it. Stays vacant when that session has gone.
+        to: SessionId,
+        /// Why, for the history.
+        why: GrantReason,
+    },
+    /// Begins a planned move. Draining again changes nothing, the deadline included.
+    Drain {
+        /// The partition.
+        partition: PartitionKey,
+        /// The epoch to end.
+        epoch: Epoch,
+        /// Who shall have it next.
+        to: WorkerId,
+        /// How long the owner has.
+        deadline: Duration,
+        /// Why, for the history of the grant that follows.
+        why: GrantReason,
+    },
+    /// The owner knows of the drain and of its deadline.
+    RevokeSeen {
+        /// The partition.
+        partition: PartitionKey,
+        /// The epoch that is drained.
+        epoch: Epoch,
+        /// The owner.
+        session: SessionId,
+    },
+    /// The drain's time is up, and by the rules of the keyspace the old owner's validity has ended.
+    DrainOver {
+        /// The partition.
+        partition: PartitionKey,
+        /// The epoch that was drained.
+        epoch: Epoch,
+        /// The move.
+        move_id: MoveId,
+    },
+    /// Takes a partition from a session that goes on living, in a keyspace that takes over by fence.
+    Seize {
+        /// The partition.
+        partition: PartitionKey,
+        /// The epoch to end.
+        epoch: Epoch,
+        /// Its owner.
+        session: SessionId,
+    },
+    /// The owner gives the partition back. Counts in every phase; about an older epoch it changes nothing.
+    Release {
+        /// The partition.
+        partition: PartitionKey,
+        /// The epoch that ends.
+        epoch: Epoch,
+        /// The owner.
+        session: SessionId,
+        /// How its task ended.
+        how: Released,
+    },
+    /// The owner has raised its fences and loaded its state.
+    Ready {
+        /// The partition.
+        partition: PartitionKey,
+        /// Its epoch.
+        epoch: Epoch,
+        /// The owner.
+        session: SessionId,
+    },
+    /// A cooling partition has cooled.
+    EndCooling {
+        /// The partition.
+        partition: PartitionKey,
+        /// Its last epoch.
+        epoch: Epoch,
+    },
+}
+
+/// What a worker says of itself when it joins, and what the leader decided about an earlier session of its name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Join {
+    /// The worker's stable name.
+    pub worker: WorkerId,
+    /// One value for each life of a process; a repeated join finds its session by it.
+    pub nonce: u128,
+    /// SHA-256 of the session's secret.
+    pub secret_hash: [u8; 32],
+    /// Where callers reach the worker.
+    pub address: String,
+    /// Its share relative to other workers.
+    pub weight: Weight,
+    /// Free labels.
+    pub labels: BTreeMap<String, String>,
+    /// The keyspaces it serves.
+    pub keyspaces: BTreeSet<KeyspaceId>,
+    /// The session this join may end: the leader found it old enough, or was shown its secret.
+    pub replaces: Option<SessionId>,
+}
+
+/// The secret's hash and the nonce stay out of logs: who knows a nonce may take the session over.
+impl std::fmt::Debug for Join {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Join")
+            .field("worker", &self.worker)
+            .field("address", &self.address)
+            .field("weight", &self.weight)
+            .field("labels", &self.labels)
+            .field("keyspaces", &self.keyspaces)
+            .field("replaces", &self.replaces)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How an owner's task ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// It was revoked and returned.
+    Revoked,
+    /// It returned by itself.
+    Returned,
+    /// It failed or panicked; the text is shown to operators.
+    Failed(String),
+}

@@ -1,0 +1,296 @@
+//! Commands about one partition: the phases of a handoff.
+//!
+//! `Vacant -> Owned -> (Draining) -> Vacant | Cooling -> Vacant`. What the leader decides names (partition, epoch,
+//! move); the owner's own release names (partition, epoch, session) and counts in every phase.
+
+use super::apply::Change;
+use super::command::Released;
+use super::keyspace::Takeover;
+use super::outcome::{Event, Outcome, Refused};
+use super::partition::{
+    Cooling, CoolingWhy, Drain, GrantReason, MAX_FAILURE_BYTES, Partition, Phase, Setback, Tenure,
+};
+use super::undo::Undo;
+use crate::ids::{Epoch, EpochFloor, MoveId, PartitionKey, SessionId, WorkerId};
+use std::time::Duration;
+
+/// How a partition lost its owner, which decides what it waits for.
+pub(super) enum Freed {
+    /// The owner gave it back.
+    Released,
+    /// The owner's task failed, for the `n`th time: it waits for the back-off.
+    Failed,
+    /// The drain's deadline passed, or it was taken by fence.
+    Taken,
+    /// The owner's session ended; its lease may still run.
+    SessionEnded { lease_of: Option<(SessionId, Duration)> },
+}
+
+impl Change<'_> {
+    fn find(&self, key: PartitionKey) -> Result<&Partition, Refused> {
+        self.state.partition(key).ok_or(Refused::NoSuchPartition(key))
+    }
+
+    fn find_at(&self, key: PartitionKey, epoch: Epoch) -> Result<&Partition, Refused> {
+        let partition = self.find(key)?;
+        if partition.epoch() != Some(epoch) {
+            return Err(Refused::StaleEpoch {
+                partition: key,
+                named: Some(epoch),
+                current: partition.epoch(),
+            });
+        }
+        Ok(partition)
+    }
+
+    /// Changes a partition: notes what it was, marks the map as changed, and tells whoever watches.
+    fn change(&mut self, key: PartitionKey, f: impl FnOnce(&mut Partition)) {
+        let Some(slot) = self.state.partition_slot(key) else { return };
+        let old = slot.clone();
+        f(slot);
+        let (before, after) = (old.owner(), slot.owner());
+        self.journal.push(Undo::Partition(key, Box::new(old)));
+        self.touch_map(Event::Partition { key, before, after });
+        if before != after {
+            if let Some(session) = before {
+                self.unhold(session, key);
+            }
+            if let Some(session) = after {
+                self.hold(session, key);
+            }
+        } else if let Some(session) = after {
+            self.touch_assignment(session);
+        }
+    }
+
+    fn touch_assignment(&mut self, id: SessionId) {
+        if let Some(session) = self.state.sessions.get_mut(&id) {
+            self.journal.push(Undo::Assignment(id, session.assignment));
+            session.assignment = self.index;
+        }
+    }
+
+    fn hold(&mut self, id: SessionId, key: PartitionKey) {
+        if let Some(session) = self.state.sessions.get_mut(&id) {
+            session.holds.insert(key);
+            self.journal.push(Undo::Held(id, key));
+        }
+        self.touch_assignment(id);
+    }
+
+    pub(super) fn unhold(&mut self, id: SessionId, key: PartitionKey) {
+        if let Some(session) = self.state.sessions.get_mut(&id) {
+            session.holds.remove(&key);
+            self.journal.push(Undo::Unheld(id, key));
+        }
+        self.touch_assignment(id);
+    }
+
+    /// The one place that mints an epoch: above the partition's last, the keyspace's floor and the cluster's floor.
+    fn mint(&self, key: PartitionKey, partition: &Partition) -> Result<Epoch, Refused> {
+        let keyspace = self.state.keyspaces.get(&key.keyspace).map_or(EpochFloor::NONE, |k| k.floor);
+        let floor = partition.epoch.max(keyspace).max(self.state.counters.floor);
+        floor.next().ok_or(Refused::Limit { what: "the epochs of a partition", bound: Epoch::MAX.get() })
+    }
+
+    pub(super) fn grant(
+        &mut self,
+        key: PartitionKey,
+        replaces: Option<Epoch>,
+        to: SessionId,
+        why: GrantReason,
+    ) -> Result<Outcome, Refused> {
+        let partition = self.find(key)?;
+        if partition.epoch() != replaces {
+            return Err(Refused::StaleEpoch { partition: key, named: replaces, current: partition.epoch() });
+        }
+        if partition.phase != Phase::Vacant {
+            return Err(Refused::NotVacant(key));
+        }
+        let target = self.state.sessions.get(&to).filter(|session| !session.withdrawn);
+        let Some(session) = target else { return Ok(Outcome::LeftVacant) };
+        if !session.keyspaces.contains(&key.keyspace) {
+            return Err(Refused::NotServing { session: to, keyspace: key.keyspace });
+        }
+        let epoch = self.mint(key, partition)?;
+        let worker = session.worker.clone();
+        let tenure = Tenure { epoch, session: to, worker, at: self.index, unix_ms: self.unix_ms, why };
+        self.change(key, |partition| {
+            partition.epoch = EpochFloor::of(epoch);
+            partition.phase = Phase::Owned { session: to, ready: false };
+            partition.remember(tenure);
+        });
+        Ok(Outcome::Granted(epoch))
+    }
+
+    pub(super) fn drain(
+        &mut self,
+        key: PartitionKey,
+        epoch: Epoch,
+        to: &WorkerId,
+        deadline: Duration,
+        why: GrantReason,
+    ) -> Result<Outcome, Refused> {
+        let session = match &self.find_at(key, epoch)?.phase {
+            Phase::Owned { session, .. } => *session,
+            Phase::Draining(drain) => return Ok(Outcome::Draining(drain.move_id)),
+            Phase::Vacant | Phase::Cooling(_) => return Err(Refused::NotOwned(key)),
+        };
+        let move_id = MoveId::new(self.state.counters.next_move);
+        self.state.counters.next_move += 1;
+        let to = to.clone();
+        self.change(key, |partition| {
+            partition.phase =
+                Phase::Draining(Box::new(Drain { session, move_id, to, deadline, why, revoke_seen: false }));
+        });
+        Ok(Outcome::Draining(move_id))
+    }
+
+    /// Said again, or said late, it changes nothing.
+    pub(super) fn revoke_seen(&mut self, key: PartitionKey, epoch: Epoch, session: SessionId) -> Outcome {
+        match self.find_at(key, epoch).map(|p| &p.phase) {
+            Ok(Phase::Draining(drain)) if drain.session == session && !drain.revoke_seen => {}
+            _ => return Outcome::Unchanged,
+        }
+        // Nobody who watches the map or the assignment is told: it is between the owner and the leader's timer.
+        if let Some(slot) = self.state.partition_slot(key) {
+            let old = slot.clone();
+            if let Phase::Draining(drain) = &mut slot.phase {
+                drain.revoke_seen = true;
+            }
+            self.journal.push(Undo::Partition(key, Box::new(old)));
+        }
+        Outcome::Done
+    }
+
+    pub(super) fn drain_over(
+        &mut self,
+        key: PartitionKey,
+        epoch: Epoch,
+        move_id: MoveId,
+    ) -> Result<Outcome, Refused> {
+        match &self.find_at(key, epoch)?.phase {
+            Phase::Draining(drain) if drain.move_id == move_id => {}
+            _ => return Err(Refused::OtherMove(key)),
+        }
+        self.vacate(key, Freed::Taken);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn seize(
+        &mut self,
+        key: PartitionKey,
+        epoch: Epoch,
+        session: SessionId,
+    ) -> Result<Outcome, Refused> {
+        if self.find_at(key, epoch)?.owner() != Some(session) {
+            return Err(Refused::NotOwner { partition: key, session });
+        }
+        let by_fence =
+            self.state.keyspaces.get(&key.keyspace).is_some_and(|k| k.policy.takeover() == Takeover::Fence);
+        if !by_fence {
+            return Err(Refused::TakesOverByLease(key.keyspace));
+        }
+        self.vacate(key, Freed::Taken);
+        Ok(Outcome::Done)
+    }
+
+    /// A release of an epoch that is over, or by a session that is not the owner's any more, answers success and
+    /// changes nothing: the retry of a release whose answer was lost must not free a newer grant (nor be an error).
+    pub(super) fn release(
+        &mut self,
+        key: PartitionKey,
+        epoch: Epoch,
+        session: SessionId,
+        how: &Released,
+    ) -> Result<Outcome, Refused> {
+        let Ok(partition) = self.find(key) else { return Ok(Outcome::Unchanged) };
+        if partition.epoch().is_none_or(|current| current < epoch) {
+            return Err(Refused::StaleEpoch {
+                partition: key,
+                named: Some(epoch),
+                current: partition.epoch(),
+            });
+        }
+        if partition.epoch() != Some(epoch) || partition.owner() != Some(session) {
+            return Ok(Outcome::Unchanged);
+        }
+        let worker = self.state.sessions.get(&session).map(|s| s.worker.clone());
+        let setback = match (how, worker) {
+            (Released::Revoked, _) | (_, None) => None,
+            (Released::Returned, Some(worker)) => Some((worker, String::new())),
+            (Released::Failed(error), Some(worker)) => Some((worker, cut(error))),
+        };
+        let count = partition.setback.as_ref().map_or(0, |s| s.count).saturating_add(1);
+        if let Some(slot) = self.state.partition_slot(key) {
+            self.journal.push(Undo::Partition(key, Box::new(slot.clone())));
+            slot.setback = setback.map(|(worker, error)| Box::new(Setback { count, worker, error }));
+        }
+        self.vacate(key, if matches!(how, Released::Failed(_)) { Freed::Failed } else { Freed::Released });
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn ready(
+        &mut self,
+        key: PartitionKey,
+        epoch: Epoch,
+        session: SessionId,
+    ) -> Result<Outcome, Refused> {
+        let Ok(partition) = self.find(key) else { return Ok(Outcome::Unchanged) };
+        if partition.epoch().is_none_or(|current| current < epoch) {
+            return Err(Refused::StaleEpoch {
+                partition: key,
+                named: Some(epoch),
+                current: partition.epoch(),
+            });
+        }
+        match partition.phase {
+            Phase::Owned { session: owner, ready: false }
+                if owner == session && partition.epoch() == Some(epoch) => {}
+            _ => return Ok(Outcome::Unchanged),
+        }
+        self.change(key, |partition| partition.phase = Phase::Owned { session, ready: true });
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn end_cooling(&mut self, key: PartitionKey, epoch: Epoch) -> Result<Outcome, Refused> {
+        if !matches!(self.find_at(key, epoch)?.phase, Phase::Cooling(_)) {
+            return Err(Refused::NotCooling(key));
+        }
+        self.change(key, |partition| partition.phase = Phase::Vacant);
+        Ok(Outcome::Done)
+    }
+
+    /// Takes the partition from its owner. What it waits for before the next grant follows from how it was lost.
+    pub(super) fn vacate(&mut self, key: PartitionKey, how: Freed) {
+        let Some(policy) = self.state.keyspaces.get(&key.keyspace).map(|k| &k.policy) else { return };
+        let (lock_delay, takeover) = (policy.lock_delay(), policy.takeover());
+        let backoff =
+            self.state.partition(key).and_then(Partition::setback).map_or(Duration::ZERO, Setback::backoff);
+        let (lease_of, then, why) = match how {
+            Freed::Released => (None, Duration::ZERO, CoolingWhy::Backoff),
+            Freed::Failed => (None, backoff, CoolingWhy::Backoff),
+            Freed::Taken => (None, lock_delay, CoolingWhy::LockDelay),
+            Freed::SessionEnded { lease_of } => {
+                let lease_of = lease_of.filter(|_| takeover == Takeover::Lease);
+                let why = if lease_of.is_some() { CoolingWhy::Lease } else { CoolingWhy::LockDelay };
+                (lease_of, lock_delay, why)
+            }
+        };
+        self.change(key, |partition| {
+            partition.phase = if lease_of.is_none() && then.is_zero() {
+                Phase::Vacant
+            } else {
+                Phase::Cooling(Cooling { lease_of, then, why })
+            };
+        });
+    }
+}
+
+fn cut(error: &str) -> String {
+    let mut end = error.len().min(MAX_FAILURE_BYTES);
+    while !error.is_char_boundary(end) {
+        end -= 1;
+    }
+    error[..end].to_string()
+}

@@ -1,0 +1,252 @@
+//! Keyspaces and how they are run.
+
+use super::partition::Partition;
+use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName};
+use crate::placement::PartitionCount;
+use std::time::Duration;
+
+/// The shortest lease: one election and three renewals must fit into it.
+pub const MIN_TTL: Duration = Duration::from_secs(1);
+/// The longest lease: a dead worker's partitions wait this long.
+pub const MAX_TTL: Duration = Duration::from_secs(600);
+/// The lease when nobody says otherwise.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
+/// The longest lock delay, as in Chubby (Burrows, OSDI 2006, section 2.4): longer waits hide a dead service.
+pub const MAX_LOCK_DELAY: Duration = Duration::from_secs(60);
+/// The longest drain deadline.
+pub const MAX_DRAIN_DEADLINE: Duration = Duration::from_secs(3600);
+/// How many keyspaces there may be.
+pub const MAX_KEYSPACES: usize = 1_000;
+/// How many partitions there may be in all keyspaces together.
+pub const MAX_TOTAL_PARTITIONS: u64 = 2_000_000;
+
+/// When the next owner is granted a partition whose owner does not release it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Takeover {
+    /// When the owner's lease has run out: no two workers ever both believe that they own it.
+    Lease,
+    /// As soon as the owner looks gone. The fence keeps the data right; two workers may both believe for a while.
+    Fence,
+}
+
+/// How a keyspace is run. Made by [`Policy::with`], which checks it as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    ttl: Duration,
+    takeover: Takeover,
+    drain_deadline: Option<Duration>,
+    lock_delay: Duration,
+    max_moves_in_flight: u32,
+    balance: bool,
+}
+
+/// Fields of a [`Policy`] to set; those left out stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PolicyChange {
+    /// The lease.
+    pub ttl: Option<Duration>,
+    /// Who waits for whom when an owner is silent.
+    pub takeover: Option<Takeover>,
+    /// How long a planned move waits for its old owner; zero means as long as the TTL.
+    pub drain_deadline: Option<Duration>,
+    /// How long a partition cools before a grant that does not follow its owner's own release.
+    pub lock_delay: Option<Duration>,
+    /// How many planned moves run at once.
+    pub max_moves_in_flight: Option<u32>,
+    /// Whether partitions are balanced by themselves.
+    pub balance: Option<bool>,
+}
+
+/// A policy that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// The lease is out of bounds.
+    #[error(
+        "ttl {}ms is out of bounds: a lease lasts 1s to 10m, so that three renewals and an election fit into it",
+        .0.as_millis()
+    )]
+    Ttl(Duration),
+    /// The lock delay is out of bounds.
+    #[error("lock_delay {}ms is out of bounds: it is 0 to 60s", .0.as_millis())]
+    LockDelay(Duration),
+    /// The drain deadline is out of bounds.
+    #[error("drain_deadline {}ms is out of bounds: it is 0 (as long as the ttl) to 1h", .0.as_millis())]
+    DrainDeadline(Duration),
+    /// No move could ever run.
+    #[error(
+        "max_moves_in_flight {0} is out of bounds: it is 1 to 10000; to stop balancing set balance to false"
+    )]
+    MovesInFlight(u32),
+}
+
+/// The policy when nobody says otherwise.
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            ttl: DEFAULT_TTL,
+            takeover: Takeover::Lease,
+            drain_deadline: None,
+            lock_delay: Duration::ZERO,
+            max_moves_in_flight: 64,
+            balance: true,
+        }
+    }
+}
+
+impl Policy {
+    /// This policy with some fields set.
+    ///
+    /// # Errors
+    /// [`PolicyError`] when the result cannot work; it names the setting and its bounds.
+    pub fn with(&self, change: &PolicyChange) -> Result<Policy, PolicyError> {
+        let policy = Policy {
+            ttl: change.ttl.unwrap_or(self.ttl),
+            takeover: change.takeover.unwrap_or(self.takeover),
+            drain_deadline: match change.drain_deadline {
+                None => self.drain_deadline,
+                Some(Duration::ZERO) => None,
+                set => set,
+            },
+            lock_delay: change.lock_delay.unwrap_or(self.lock_delay),
+            max_moves_in_flight: change.max_moves_in_flight.unwrap_or(self.max_moves_in_flight),
+            balance: change.balance.unwrap_or(self.balance),
+        };
+        if policy.ttl < MIN_TTL || policy.ttl > MAX_TTL {
+            return Err(PolicyError::Ttl(policy.ttl));
+        }
+        if policy.lock_delay > MAX_LOCK_DELAY {
+            return Err(PolicyError::LockDelay(policy.lock_delay));
+        }
+        if let Some(deadline) = policy.drain_deadline.filter(|d| *d > MAX_DRAIN_DEADLINE) {
+            return Err(PolicyError::DrainDeadline(deadline));
+        }
+        if !(1..=10_000).contains(&policy.max_moves_in_flight) {
+            return Err(PolicyError::MovesInFlight(policy.max_moves_in_flight));
+        }
+        Ok(policy)
+    }
+
+    /// The lease.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Who waits for whom when an owner is silent.
+    pub fn takeover(&self) -> Takeover {
+        self.takeover
+    }
+
+    /// How long a planned move waits for its old owner, when that is not the TTL.
+    pub fn drain_deadline_set(&self) -> Option<Duration> {
+        self.drain_deadline
+    }
+
+    /// How long a planned move waits for its old owner.
+    pub fn drain_deadline(&self) -> Duration {
+        self.drain_deadline.unwrap_or(self.ttl)
+    }
+
+    /// How long a partition cools before a grant that does not follow its owner's own release.
+    pub fn lock_delay(&self) -> Duration {
+        self.lock_delay
+    }
+
+    /// How many planned moves run at once.
+    pub fn max_moves_in_flight(&self) -> u32 {
+        self.max_moves_in_flight
+    }
+
+    /// Whether partitions are balanced by themselves.
+    pub fn balance(&self) -> bool {
+        self.balance
+    }
+}
+
+/// A named set of partitions with one policy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Keyspace {
+    pub(crate) id: KeyspaceId,
+    pub(crate) name: KeyspaceName,
+    pub(crate) policy: Policy,
+    /// No epoch at or below it is minted in this keyspace.
+    pub(crate) floor: EpochFloor,
+    pub(crate) count: PartitionCount,
+    pub(crate) partitions: Vec<Partition>,
+}
+
+impl Keyspace {
+    /// Its number.
+    pub fn id(&self) -> KeyspaceId {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &KeyspaceName {
+        &self.name
+    }
+
+    /// How it is run.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// How many partitions it has, for life.
+    pub fn count(&self) -> PartitionCount {
+        self.count
+    }
+
+    /// Its partitions, by number.
+    pub fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// No epoch at or below it is minted here.
+    pub fn floor(&self) -> EpochFloor {
+        self.floor
+    }
+
+    /// The highest epoch that was ever granted here, or the floor.
+    pub(crate) fn highest(&self) -> EpochFloor {
+        self.partitions.iter().map(|p| p.epoch).fold(self.floor, EpochFloor::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f062_timing_that_cannot_work_is_refused_with_the_rule() {
+        let ms = Duration::from_millis;
+        let refuse = |change: PolicyChange| Policy::default().with(&change).expect_err("refused").to_string();
+        for ttl in [ms(0), ms(999), MAX_TTL + ms(1), Duration::MAX] {
+            assert!(refuse(PolicyChange { ttl: Some(ttl), ..Default::default() }).contains("1s to 10m"));
+        }
+        assert!(
+            refuse(PolicyChange { lock_delay: Some(ms(60_001)), ..Default::default() }).contains("0 to 60s")
+        );
+        assert!(
+            refuse(PolicyChange { max_moves_in_flight: Some(0), ..Default::default() })
+                .contains("1 to 10000")
+        );
+        assert!(
+            refuse(PolicyChange { drain_deadline: Some(ms(3_600_001)), ..Default::default() }).contains("1h")
+        );
+    }
+
+    #[test]
+    fn a_drain_deadline_of_zero_follows_the_ttl() {
+        let set = Policy::default()
+            .with(&PolicyChange { drain_deadline: Some(Duration::from_secs(3)), ..Default::default() })
+            .expect("valid");
+        assert_eq!(set.drain_deadline(), Duration::from_secs(3));
+        let back = set
+            .with(&PolicyChange {
+                drain_deadline: Some(Duration::ZERO),
+                ttl: Some(Duration::from_secs(4)),
+                ..Default::default()
+            })
+            .expect("valid");
+        assert_eq!(back.drain_deadline(), Duration::from_secs(4));
+    }
+}

@@ -1,0 +1,188 @@
+//! What an entry did: outcomes, refusals and events.
+
+use super::keyspace::PolicyError;
+use super::session::{EndReason, Suspicion};
+use crate::ids::{
+    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionKey, SessionId, WorkerId,
+};
+
+/// What became of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// One outcome a command, or the one refusal that undid them all.
+    pub outcome: Result<Vec<Outcome>, Refusal>,
+    /// What changed, in order; empty when the entry was refused or had been answered before.
+    pub events: Vec<Event>,
+}
+
+/// What one command did.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// What it says.
+    Done,
+    /// Nothing: the state was so already, or had moved on.
+    Unchanged,
+    /// The keyspace was created.
+    Created(KeyspaceId),
+    /// The session is open; also the answer to a join repeated by the same process.
+    Joined(SessionId),
+    /// The partition is granted under this epoch.
+    Granted(Epoch),
+    /// The session to be granted the partition has gone, or is about to. It stays vacant; the entry stands.
+    LeftVacant,
+    /// The partition drains under this move, begun now or before.
+    Draining(MoveId),
+}
+
+/// The refusal of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which of the entry's commands was refused.
+    pub command: usize,
+    /// Why.
+    pub why: Refused,
+}
+
+/// Why a command was refused. It changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The request's answer was forgotten.
+    #[error(
+        "the request is older than the oldest answer kept and may have taken effect; look before asking anew"
+    )]
+    TooOld,
+    /// The cluster has a name already.
+    #[error("this cluster is {0} already")]
+    AlreadyFormed(ClusterId),
+    /// The node's id was used before.
+    #[error("node id {0} was used before; a node id is never used again, choose another")]
+    NodeIdUsed(NodeId),
+    /// No such keyspace.
+    #[error("there is no keyspace {0}")]
+    NoSuchKeyspace(KeyspaceId),
+    /// A keyspace of that name exists.
+    #[error("keyspace {0} exists already")]
+    KeyspaceExists(KeyspaceName),
+    /// No such partition.
+    #[error("there is no partition {0}")]
+    NoSuchPartition(PartitionKey),
+    /// No such session.
+    #[error("session {session} has ended")]
+    SessionEnded {
+        /// The session named.
+        session: SessionId,
+        /// How it ended, when that is still known.
+        how: Option<EndReason>,
+    },
+    /// Another live process holds the worker id.
+    #[error("worker {worker} is held by session {holder}")]
+    DuplicateIdentity {
+        /// The worker id asked for.
+        worker: WorkerId,
+        /// Its live session.
+        holder: SessionId,
+    },
+    /// The expiry rests on a suspicion that is not the session's latest.
+    #[error(
+        "the expiry of {session} rests on the suspicion at {named:?}, and its latest is {latest:?}: it was heard from"
+    )]
+    SuspicionMovedOn {
+        /// The session.
+        session: SessionId,
+        /// The suspicion named.
+        named: LogIndex,
+        /// The session's latest suspicion.
+        latest: Option<Suspicion>,
+    },
+    /// The epoch named is not the partition's.
+    #[error("partition {partition} is at {current:?}, not at {named:?}")]
+    StaleEpoch {
+        /// The partition.
+        partition: PartitionKey,
+        /// The epoch named.
+        named: Option<Epoch>,
+        /// The partition's last epoch.
+        current: Option<Epoch>,
+    },
+    /// The session does not own the partition under that epoch.
+    #[error("session {session} does not own {partition}")]
+    NotOwner {
+        /// The partition.
+        partition: PartitionKey,
+        /// The session named.
+        session: SessionId,
+    },
+    /// The move named is not the partition's.
+    #[error("partition {0} is not in that move")]
+    OtherMove(PartitionKey),
+    /// A grant of a partition that is not vacant.
+    #[error("partition {0} is not vacant")]
+    NotVacant(PartitionKey),
+    /// A drain of a partition that nobody owns.
+    #[error("nobody owns partition {0}")]
+    NotOwned(PartitionKey),
+    /// The partition does not cool.
+    #[error("partition {0} does not cool")]
+    NotCooling(PartitionKey),
+    /// The keyspace does not take over by fence.
+    #[error("keyspace {0} takes over by lease: a partition is not taken from a live session")]
+    TakesOverByLease(KeyspaceId),
+    /// The session did not join the keyspace.
+    #[error("session {session} does not serve keyspace {keyspace}")]
+    NotServing {
+        /// The session.
+        session: SessionId,
+        /// The keyspace.
+        keyspace: KeyspaceId,
+    },
+    /// A bound is reached.
+    #[error("{what} is at its bound of {bound}")]
+    Limit {
+        /// What is at its bound.
+        what: &'static str,
+        /// The bound.
+        bound: u64,
+    },
+    /// The join serves no keyspace.
+    #[error("a worker joins at least one keyspace")]
+    NoKeyspaces,
+    /// The policy cannot work.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A suspicion is one or two thirds.
+    #[error("a session is suspected for 1 or 2 thirds of its ttl, not {0}")]
+    Thirds(u8),
+}
+
+/// Something that changed, for those who serve watches, streams and timers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A partition's phase, owner, epoch or readiness changed.
+    Partition {
+        /// The partition.
+        key: PartitionKey,
+        /// Its owner before.
+        before: Option<SessionId>,
+        /// Its owner now.
+        after: Option<SessionId>,
+    },
+    /// A keyspace was created or its policy changed.
+    Keyspace(KeyspaceId),
+    /// A keyspace was deleted.
+    KeyspaceDeleted(KeyspaceId, KeyspaceName),
+    /// A session was opened.
+    Joined(SessionId),
+    /// A session takes no more grants.
+    Withdrawn(SessionId),
+    /// A session ended.
+    Ended {
+        /// The session.
+        session: SessionId,
+        /// How.
+        why: EndReason,
+    },
+    /// A session is suspected.
+    Suspected(SessionId),
+    /// A suspicion was taken back, or there was none.
+    Cleared(SessionId),
+}

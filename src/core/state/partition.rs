@@ -1,0 +1,176 @@
+//! One partition: its epoch, its phase, its last owners.
+
+use crate::ids::{Epoch, EpochFloor, LogIndex, MoveId, SessionId, WorkerId};
+use std::time::Duration;
+
+/// How many of a partition's last owners are remembered.
+pub const HISTORY_LEN: usize = 4;
+/// How much of a failed task's error is kept, in bytes.
+pub const MAX_FAILURE_BYTES: usize = 256;
+
+/// One partition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Partition {
+    /// The last epoch granted.
+    pub(crate) epoch: EpochFloor,
+    pub(crate) phase: Phase,
+    /// The last owners, oldest first, at most [`HISTORY_LEN`].
+    pub(crate) history: Vec<Tenure>,
+    pub(crate) setback: Option<Box<Setback>>,
+}
+
+/// Where a partition is in its handoff.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Nobody owns it.
+    Vacant,
+    /// Nobody owns it, and it waits.
+    Cooling(Cooling),
+    /// A session owns it.
+    Owned {
+        /// The owner.
+        session: SessionId,
+        /// It has raised its fences and loaded its state.
+        ready: bool,
+    },
+    /// Its owner was told to give it back. It never goes back to `Owned` under the same epoch.
+    Draining(Box<Drain>),
+}
+
+/// What a cooling partition waits for: first the lease, then the delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cooling {
+    /// A session that was ended before its lease had run out, and the TTL of that lease.
+    pub lease_of: Option<(SessionId, Duration)>,
+    /// After that: a lock delay, or the back-off after a failure.
+    pub then: Duration,
+    /// Why `then` is what it is.
+    pub why: CoolingWhy,
+}
+
+/// Why a partition cools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CoolingWhy {
+    /// Its owner's session was replaced, or left without releasing it.
+    Lease,
+    /// The keyspace's lock delay.
+    LockDelay,
+    /// Its owner's task failed.
+    Backoff,
+}
+
+/// A planned move in progress.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Drain {
+    /// The owner that gives the partition up.
+    pub session: SessionId,
+    /// The move.
+    pub move_id: MoveId,
+    /// Who shall have it next.
+    pub to: WorkerId,
+    /// How long the owner has, from the moment the leader applied the drain.
+    pub deadline: Duration,
+    /// Why it moves.
+    pub why: GrantReason,
+    /// The owner has learnt of the drain and of its deadline from an acknowledgement.
+    pub revoke_seen: bool,
+}
+
+/// One grant of a partition, for the history.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tenure {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The session it was granted to.
+    pub session: SessionId,
+    /// The worker of that session.
+    pub worker: WorkerId,
+    /// The entry that granted it.
+    pub at: LogIndex,
+    /// The leader's wall clock then, for display.
+    pub unix_ms: u64,
+    /// Why it was granted.
+    pub why: GrantReason,
+}
+
+/// Why a partition was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GrantReason {
+    /// It had no owner yet.
+    First,
+    /// Its owner's session ended, or its drain deadline passed.
+    Failover,
+    /// Its owner left, or its task ended.
+    Vacated,
+    /// A planned move for balance.
+    Balance,
+    /// A planned move that an operator asked for.
+    Operator,
+}
+
+/// Owner tasks that ended when they should not have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Setback {
+    /// How many in a row.
+    pub count: u32,
+    /// The worker of the last one: another gets the partition, if there is one.
+    pub worker: WorkerId,
+    /// The error of the last one that failed; empty when it returned by itself.
+    pub error: String,
+}
+
+impl Setback {
+    /// How long the partition waits: 1 s, doubled with each failure, at most 60 s.
+    pub fn backoff(&self) -> Duration {
+        Duration::from_secs(60.min(1u64 << self.count.saturating_sub(1).min(6)))
+    }
+}
+
+impl Partition {
+    pub(crate) fn new() -> Partition {
+        Partition { epoch: EpochFloor::NONE, phase: Phase::Vacant, history: Vec::new(), setback: None }
+    }
+
+    /// The last epoch granted, `None` when it never was.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.epoch.epoch()
+    }
+
+    /// Where it is in its handoff.
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Its last owners, oldest first.
+    pub fn history(&self) -> &[Tenure] {
+        &self.history
+    }
+
+    /// Owner tasks that ended when they should not have.
+    pub fn setback(&self) -> Option<&Setback> {
+        self.setback.as_deref()
+    }
+
+    /// Who owns it, draining or not.
+    pub fn owner(&self) -> Option<SessionId> {
+        match &self.phase {
+            Phase::Owned { session, .. } => Some(*session),
+            Phase::Draining(drain) => Some(drain.session),
+            Phase::Vacant | Phase::Cooling(_) => None,
+        }
+    }
+
+    /// Callers may come: it has an owner that is ready and was not told to stop.
+    pub fn ready(&self) -> bool {
+        matches!(self.phase, Phase::Owned { ready: true, .. })
+    }
+
+    pub(crate) fn remember(&mut self, tenure: Tenure) {
+        if self.history.len() == HISTORY_LEN {
+            self.history.remove(0);
+        }
+        // A vector that doubles would hold four tenures for the partitions, most of them, that had one owner.
+        self.history.reserve_exact(1);
+        self.history.push(tenure);
+    }
+}

@@ -1,0 +1,162 @@
+//! Commands about sessions: join, leave, suspect, clear, expire.
+
+use super::State;
+use super::answers::SessionAnswers;
+use super::apply::Change;
+use super::command::Join;
+use super::handoff::Freed;
+use super::outcome::{Event, Outcome, Refused};
+use super::session::{ENDED_LEN, EndReason, Ended, MAX_SESSIONS, Session, Suspicion};
+use super::undo::Undo;
+use crate::ids::{LogIndex, SessionId};
+use std::collections::BTreeSet;
+
+impl State {
+    pub(super) fn session_ended(&self, session: SessionId) -> Refused {
+        Refused::SessionEnded { session, how: self.ended(session).map(|ended| ended.why) }
+    }
+}
+
+impl Change<'_> {
+    /// A join repeated by the same process finds its session. Otherwise an earlier session of the worker id stands in
+    /// the way unless the leader named it: it found that session old enough, or was shown its secret. A delayed
+    /// duplicate of an old join names an older session and so never ends a younger one.
+    pub(super) fn join(&mut self, join: &Join) -> Result<Outcome, Refused> {
+        let mut ttl = None;
+        for id in &join.keyspaces {
+            let keyspace = self.state.keyspaces.get(id).ok_or(Refused::NoSuchKeyspace(*id))?;
+            ttl = ttl.min(Some(keyspace.policy.ttl())).or(Some(keyspace.policy.ttl()));
+        }
+        let ttl = ttl.ok_or(Refused::NoKeyspaces)?;
+
+        let earlier = self.state.session_of(&join.worker).map(|session| (session.id, session.nonce));
+        match earlier {
+            Some((id, nonce)) if nonce == join.nonce => return Ok(Outcome::Joined(id)),
+            Some((holder, _)) if join.replaces != Some(holder) => {
+                return Err(Refused::DuplicateIdentity { worker: join.worker.clone(), holder });
+            }
+            Some((id, _)) => self.end(id, EndReason::Replaced),
+            None if self.state.sessions.len() >= MAX_SESSIONS => {
+                return Err(Refused::Limit { what: "the number of sessions", bound: MAX_SESSIONS as u64 });
+            }
+            None => {}
+        }
+
+        let number = self.state.counters.next_session;
+        let bound = Refused::Limit { what: "the number of sessions ever", bound: u64::MAX };
+        let id = SessionId::new(number).ok_or(bound)?;
+        self.state.counters.next_session = number.saturating_add(1);
+        self.state.workers.insert(join.worker.clone(), id);
+        self.state.sessions.insert(
+            id,
+            Session {
+                id,
+                worker: join.worker.clone(),
+                ttl,
+                nonce: join.nonce,
+                secret_hash: join.secret_hash,
+                address: join.address.clone(),
+                weight: join.weight,
+                labels: join.labels.clone(),
+                keyspaces: join.keyspaces.clone(),
+                withdrawn: false,
+                suspicion: None,
+                assignment: self.index,
+                holds: BTreeSet::new(),
+                joined: self.index,
+                joined_unix_ms: self.unix_ms,
+                answers: SessionAnswers::default(),
+            },
+        );
+        self.journal.push(Undo::Joined(id));
+        self.events.push(Event::Joined(id));
+        Ok(Outcome::Joined(id))
+    }
+
+    pub(super) fn withdraw(&mut self, id: SessionId) -> Result<Outcome, Refused> {
+        let Some(session) = self.state.sessions.get_mut(&id) else {
+            return Err(self.state.session_ended(id));
+        };
+        if session.withdrawn {
+            return Ok(Outcome::Unchanged);
+        }
+        session.withdrawn = true;
+        self.journal.push(Undo::Withdrawn(id));
+        self.events.push(Event::Withdrawn(id));
+        Ok(Outcome::Done)
+    }
+
+    /// Leaving a session that has ended is a success: a retried leave meets no error.
+    pub(super) fn leave(&mut self, session: SessionId) -> Result<Outcome, Refused> {
+        if !self.state.sessions.contains_key(&session) {
+            return Ok(Outcome::Unchanged);
+        }
+        self.end(session, EndReason::Left);
+        Ok(Outcome::Done)
+    }
+
+    /// Thirds only add up: a suspicion at or below the one committed changes nothing, or a slow leader could shorten
+    /// what its successor has measured.
+    pub(super) fn suspect(&mut self, sessions: &[(SessionId, u8)]) -> Result<Outcome, Refused> {
+        if let Some((_, thirds)) = sessions.iter().find(|(_, thirds)| !(1..=2).contains(thirds)) {
+            return Err(Refused::Thirds(*thirds));
+        }
+        let at = self.index;
+        for (id, thirds) in sessions {
+            let Some(session) = self.state.sessions.get_mut(id) else { continue };
+            if session.suspicion.is_none_or(|now| now.thirds < *thirds) {
+                self.journal.push(Undo::Suspicion(*id, session.suspicion));
+                session.suspicion = Some(Suspicion { thirds: *thirds, at });
+            }
+            self.events.push(Event::Suspected(*id));
+        }
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn clear(&mut self, sessions: &[SessionId]) -> Outcome {
+        for id in sessions {
+            let Some(session) = self.state.sessions.get_mut(id) else { continue };
+            if session.suspicion.is_some() {
+                self.journal.push(Undo::Suspicion(*id, session.suspicion.take()));
+            }
+            self.events.push(Event::Cleared(*id));
+        }
+        Outcome::Done
+    }
+
+    /// Renewals are not in the log, so an expiry cannot see one. It rests on a committed suspicion instead: a session
+    /// that was heard from has had it cleared, and the expiry that was decided before finds another or none.
+    pub(super) fn expire(&mut self, id: SessionId, named: LogIndex) -> Result<Outcome, Refused> {
+        let Some(session) = self.state.sessions.get(&id) else {
+            return Err(self.state.session_ended(id));
+        };
+        let latest = session.suspicion;
+        if latest.is_none_or(|suspicion| suspicion.at != named) {
+            return Err(Refused::SuspicionMovedOn { session: id, named, latest });
+        }
+        self.end(id, EndReason::Expired);
+        Ok(Outcome::Done)
+    }
+
+    /// Ends a session and vacates all its partitions, in this one command.
+    fn end(&mut self, id: SessionId, why: EndReason) {
+        let Some(mut session) = self.state.sessions.remove(&id) else { return };
+        self.state.workers.remove(&session.worker);
+        let full = self.state.ended.len() == ENDED_LEN;
+        let forgotten = if full { self.state.ended.pop_front() } else { None };
+        let ended = Ended { session: id, worker: session.worker.clone(), why, at: self.index };
+        self.state.ended.push_back(ended);
+
+        let holds = std::mem::take(&mut session.holds);
+        let lease_of = match why {
+            EndReason::Expired => None,
+            EndReason::Left | EndReason::Replaced => Some((id, session.ttl)),
+        };
+        session.holds.clone_from(&holds);
+        self.journal.push(Undo::Ended(Box::new(session), forgotten));
+        self.events.push(Event::Ended { session: id, why });
+        for key in holds {
+            self.vacate(key, Freed::SessionEnded { lease_of });
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! How a refused entry leaves no trace: each change notes its inverse, and a refusal plays them back.
+//!
+//! Copying the state before each entry would be simpler and cost a copy of every partition; a change here costs what
+//! it touched.
+
+use super::keyspace::{Keyspace, Policy};
+use super::partition::Partition;
+use super::session::{Ended, Session, Suspicion};
+use super::{Counters, State};
+use crate::ids::{KeyspaceId, LogIndex, NodeId, PartitionKey, SessionId};
+
+/// The inverse of one change.
+pub(super) enum Undo {
+    Counters(Counters),
+    Unformed,
+    NodeNoted(NodeId),
+    KeyspaceCreated(KeyspaceId),
+    KeyspaceDeleted(Box<Keyspace>),
+    Policy(KeyspaceId, Policy),
+    Joined(SessionId),
+    /// The session, and what fell out of the memory of ended ones to make room.
+    Ended(Box<Session>, Option<Ended>),
+    Withdrawn(SessionId),
+    Suspicion(SessionId, Option<Suspicion>),
+    Assignment(SessionId, LogIndex),
+    Held(SessionId, PartitionKey),
+    Unheld(SessionId, PartitionKey),
+    Partition(PartitionKey, Box<Partition>),
+}
+
+impl State {
+    pub(super) fn play_back(&mut self, journal: Vec<Undo>) {
+        for undo in journal.into_iter().rev() {
+            match undo {
+                Undo::Counters(before) => self.counters = before,
+                Undo::Unformed => self.cluster = None,
+                Undo::NodeNoted(node) => {
+                    self.nodes.remove(&node);
+                }
+                Undo::KeyspaceCreated(id) => {
+                    if let Some(keyspace) = self.keyspaces.remove(&id) {
+                        self.names.remove(&keyspace.name);
+                    }
+                }
+                Undo::KeyspaceDeleted(keyspace) => {
+                    self.names.insert(keyspace.name.clone(), keyspace.id);
+                    self.keyspaces.insert(keyspace.id, *keyspace);
+                }
+                Undo::Policy(id, before) => {
+                    if let Some(keyspace) = self.keyspaces.get_mut(&id) {
+                        keyspace.policy = before;
+                    }
+                }
+                Undo::Joined(id) => {
+                    if let Some(session) = self.sessions.remove(&id) {
+                        self.workers.remove(&session.worker);
+                    }
+                }
+                Undo::Ended(session, forgotten) => {
+                    self.ended.pop_back();
+                    self.ended.extend(forgotten.clone());
+                    self.ended.rotate_right(usize::from(forgotten.is_some()));
+                    self.workers.insert(session.worker.clone(), session.id);
+                    self.sessions.insert(session.id, *session);
+                }
+                Undo::Withdrawn(id) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.withdrawn = false;
+                    }
+                }
+                Undo::Suspicion(id, before) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.suspicion = before;
+                    }
+                }
+                Undo::Assignment(id, before) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.assignment = before;
+                    }
+                }
+                Undo::Held(id, key) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.holds.remove(&key);
+                    }
+                }
+                Undo::Unheld(id, key) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        session.holds.insert(key);
+                    }
+                }
+                Undo::Partition(key, before) => {
+                    if let Some(slot) = self.partition_slot(key) {
+                        *slot = *before;
+                    }
+                }
+            }
+        }
+    }
+}
