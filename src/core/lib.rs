@@ -8,12 +8,14 @@
 //! |---|---|
 //! | [`ids`] | names, ids and epochs; an id gives nothing away |
 //! | [`state`] | the replicated state and `State::apply` |
+//! | [`lead`] | what a leader decides: timers, presence, repairs and moves |
 //! | [`lease`] | the lessor (the leader's side of its clock) and the lessee (the holder's side) |
 //! | [`placement`] | which worker should own what, and why |
 
 #![forbid(unsafe_code)]
 
 pub mod ids;
+pub mod lead;
 pub mod lease;
 pub mod placement;
 pub mod state;

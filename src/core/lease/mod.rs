@@ -1,1 +1,5 @@
 //! Time-bounded ownership: the lessor is the leader's side of its clock, the lessee the holder's.
+
+mod lessor;
+
+pub use lessor::{LeasesDue, Lessor, Verdict};

@@ -1,0 +1,78 @@
+//! Who is connected to this leader, for keyspaces that take over by fence.
+//!
+//! A session whose last stream to this leader is lost, and does not come back within a grace, loses its partitions in
+//! such keyspaces and goes on living. A lost connection says little: an election, or a proxy that restarts, closes them
+//! all at once. So nothing is taken in a leader's first third of a TTL, and nothing while many sessions are lost at
+//! once (the brake).
+
+use crate::ids::SessionId;
+use crate::state::State;
+use crate::time::Instant;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// How long a lost connection may take to come back.
+pub const GRACE: Duration = Duration::from_millis(200);
+/// Losses within this long count together for the brake.
+const BRAKE_WINDOW: Duration = Duration::from_secs(1);
+/// The brake needs more losses than this, whatever their share.
+const BRAKE_LOSSES: usize = 2;
+
+/// The streams of one leadership.
+#[derive(Clone, Debug)]
+pub struct Presence {
+    began: Instant,
+    streams: BTreeMap<SessionId, u32>,
+    lost: BTreeMap<SessionId, Instant>,
+    recent: VecDeque<Instant>,
+}
+
+impl Presence {
+    /// Nobody has connected to this leader yet, and so nobody is lost.
+    pub fn new(now: Instant) -> Presence {
+        Presence { began: now, streams: BTreeMap::new(), lost: BTreeMap::new(), recent: VecDeque::new() }
+    }
+
+    /// A stream of the session was opened.
+    pub fn connected(&mut self, session: SessionId) {
+        *self.streams.entry(session).or_insert(0) += 1;
+        self.lost.remove(&session);
+    }
+
+    /// A stream of the session has gone. A rotated connection opens the new one first, and nothing is lost.
+    pub fn disconnected(&mut self, session: SessionId, now: Instant) {
+        let Some(count) = self.streams.get_mut(&session) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.streams.remove(&session);
+            self.lost.insert(session, now);
+            self.recent.push_back(now);
+        }
+    }
+
+    /// The session has ended.
+    pub fn ended(&mut self, session: SessionId) {
+        self.lost.remove(&session);
+    }
+
+    /// Many were lost at once: it is rather us, or the network.
+    pub fn braked(&mut self, now: Instant, state: &State) -> bool {
+        while self.recent.front().is_some_and(|at| now.since(*at) > BRAKE_WINDOW) {
+            self.recent.pop_front();
+        }
+        let sessions = state.sessions.len();
+        self.recent.len() > BRAKE_LOSSES && self.recent.len() * 10 > sessions
+    }
+
+    /// Sessions that have been gone for longer than the grace.
+    pub fn gone(&mut self, now: Instant, state: &State) -> Vec<SessionId> {
+        if self.lost.is_empty() || self.braked(now, state) {
+            return Vec::new();
+        }
+        let long_enough = |id: &SessionId| {
+            state.session(*id).is_some_and(|session| now.since(self.began) >= session.ttl() / 3)
+        };
+        let gone = self.lost.iter().filter(|(id, at)| now.since(**at) >= GRACE && long_enough(id));
+        gone.map(|(id, _)| *id).collect()
+    }
+}

@@ -1,0 +1,132 @@
+//! How long handoffs wait: what is left of a drain, and until when a partition cools.
+//!
+//! The state holds durations; a leader counts them on its own clock from the moment it applied the entry that began
+//! them. A new leader counts in full: that waits longer than needed and is never too short. A drain's clock is set once
+//! for an epoch; a second drain of the same epoch finds it running.
+
+use crate::ids::{Epoch, MoveId, PartitionKey, SessionId};
+use crate::lease::Lessor;
+use crate::state::{Command, Cooling, Keyspace, Phase, State, Takeover};
+use crate::time::Instant;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The clocks of one leadership.
+#[derive(Clone, Debug, Default)]
+pub struct Timers {
+    drains: BTreeMap<PartitionKey, DrainTimer>,
+    cooling: BTreeMap<PartitionKey, (Epoch, Instant)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct DrainTimer {
+    epoch: Epoch,
+    move_id: MoveId,
+    session: SessionId,
+    applied: Instant,
+    deadline: Duration,
+}
+
+impl Timers {
+    /// Counts everything that waits, in full.
+    pub fn new(now: Instant, state: &State, lessor: &Lessor) -> Timers {
+        let mut timers = Timers::default();
+        for keyspace in state.keyspaces() {
+            for key in keyspace.keys() {
+                timers.observe(key, now, state, lessor);
+            }
+        }
+        timers
+    }
+
+    /// A partition has changed.
+    pub fn observe(&mut self, key: PartitionKey, now: Instant, state: &State, lessor: &Lessor) {
+        let partition = state.partition(key);
+        let epoch = partition.and_then(crate::state::Partition::epoch);
+        match (partition.map(crate::state::Partition::phase), epoch) {
+            (Some(Phase::Draining(drain)), Some(epoch)) => {
+                self.cooling.remove(&key);
+                if self.drains.get(&key).is_none_or(|running| running.epoch != epoch) {
+                    let (move_id, session, deadline) = (drain.move_id, drain.session, drain.deadline);
+                    self.drains.insert(key, DrainTimer { epoch, move_id, session, applied: now, deadline });
+                }
+            }
+            (Some(Phase::Cooling(cooling)), Some(epoch)) => {
+                self.drains.remove(&key);
+                if self.cooling.get(&key).is_none_or(|(running, _)| *running != epoch) {
+                    self.cooling.insert(key, (epoch, cool_until(cooling, now, lessor)));
+                }
+            }
+            _ => {
+                self.drains.remove(&key);
+                self.cooling.remove(&key);
+            }
+        }
+    }
+
+    /// What is left of a partition's drain, for an acknowledgement that is answered now.
+    pub fn drain_left(&self, key: PartitionKey, now: Instant) -> Option<(Epoch, Duration)> {
+        let drain = self.drains.get(&key)?;
+        Some((drain.epoch, drain.deadline.saturating_sub(now.since(drain.applied))))
+    }
+
+    /// Every drain of a session, with what is left of it.
+    pub fn drains_of(&self, session: SessionId, now: Instant) -> Vec<(PartitionKey, Epoch, Duration)> {
+        let of = self.drains.iter().filter(|(_, drain)| drain.session == session);
+        of.map(|(key, drain)| (*key, drain.epoch, drain.deadline.saturating_sub(now.since(drain.applied)))).collect()
+    }
+
+    /// Drains in progress.
+    pub fn drains(&self) -> usize {
+        self.drains.len()
+    }
+
+    /// What has waited long enough.
+    pub fn due(&self, now: Instant, state: &State) -> Vec<Command> {
+        let cooled = self.cooling.iter().filter(|(_, (_, until))| now >= *until);
+        let cooled = cooled.map(|(key, (epoch, _))| Command::EndCooling { partition: *key, epoch: *epoch });
+        let over = self.drains.iter().filter(|(key, drain)| now >= drain.over(**key, state));
+        let over = over.map(|(key, drain)| Command::DrainOver {
+            partition: *key,
+            epoch: drain.epoch,
+            move_id: drain.move_id,
+        });
+        cooled.chain(over).collect()
+    }
+}
+
+impl DrainTimer {
+    /// When the next owner may be granted although the old one has not released.
+    ///
+    /// By fence: at the deadline. By lease: at the deadline too when the owner's SDK has learnt of it, for then its
+    /// validity ended with it; otherwise at the later of the deadline and a TTL, after which no lease that was
+    /// acknowledged before the drain can still run, and none acknowledged since outlives the deadline it was told.
+    fn over(&self, key: PartitionKey, state: &State) -> Instant {
+        let takeover = state.keyspace(key.keyspace).map(|keyspace| keyspace.policy().takeover());
+        let seen = match state.partition(key).map(crate::state::Partition::phase) {
+            Some(Phase::Draining(drain)) => drain.revoke_seen,
+            _ => false,
+        };
+        if seen || takeover == Some(Takeover::Fence) {
+            return self.applied + self.deadline;
+        }
+        let ttl = state.session(self.session).map_or(Duration::ZERO, crate::state::Session::ttl);
+        self.applied + self.deadline.max(ttl)
+    }
+}
+
+fn cool_until(cooling: &Cooling, now: Instant, lessor: &Lessor) -> Instant {
+    let lease = cooling.lease_of.map_or(now, |(session, ttl)| lessor.lease_end(session, ttl, now));
+    lease.max(now) + cooling.then
+}
+
+impl Keyspace {
+    /// The keys of its partitions, in order.
+    pub fn keys(&self) -> impl Iterator<Item = PartitionKey> + use<> {
+        let id = self.id();
+        (0..self.count().get()).map(move |number| PartitionKey {
+            keyspace: id,
+            partition: crate::ids::PartitionId::new(number),
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! The leader's loop: makes the leadership of a term, and carries out what it decides.
