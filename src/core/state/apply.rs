@@ -113,8 +113,7 @@ impl Change<'_> {
                     return Err(Refused::KeyspaceExists(keyspace.clone()));
                 }
                 self.room_for_keyspace(partitions.get())?;
-                let id = KeyspaceId::new(self.state.counters.next_keyspace);
-                self.state.counters.next_keyspace += 1;
+                let id = self.state.counters.take_keyspace()?;
                 self.state.names.insert(keyspace.clone(), id);
                 self.state.keyspaces.insert(
                     id,

@@ -136,8 +136,7 @@ impl Change<'_> {
             Phase::Draining(drain) => return Ok(Outcome::Draining(drain.move_id)),
             Phase::Vacant | Phase::Cooling(_) => return Err(Refused::NotOwned(key)),
         };
-        let move_id = MoveId::new(self.state.counters.next_move);
-        self.state.counters.next_move += 1;
+        let move_id = self.state.counters.take_move()?;
         let to = to.clone();
         self.change(key, |partition| {
             partition.phase =

@@ -10,6 +10,7 @@
 mod answers;
 mod apply;
 mod command;
+mod counters;
 mod handoff;
 mod keyspace;
 mod outcome;
@@ -35,6 +36,8 @@ pub use partition::{
 pub use session::{
     ENDED_LEN, EndReason, Ended, MAX_ADDRESS_BYTES, MAX_LABELS, MAX_SESSIONS, Session, Suspicion,
 };
+
+use counters::Counters;
 
 use crate::ids::{
     ClusterId, EpochFloor, KeyspaceId, KeyspaceName, LogIndex, NodeId, PartitionKey, Revision, SessionId,
@@ -66,31 +69,12 @@ pub struct Cluster {
     pub lineage: u64,
 }
 
-/// The numbers that only grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Counters {
-    /// No epoch at or below it is minted anywhere in the cluster.
-    pub(crate) floor: EpochFloor,
-    pub(crate) next_keyspace: u32,
-    pub(crate) next_session: u64,
-    pub(crate) next_move: u64,
-    pub(crate) revision: LogIndex,
-    pub(crate) applied: LogIndex,
-}
-
 impl State {
     /// The state before the first entry.
     pub fn new() -> State {
         State {
             cluster: None,
-            counters: Counters {
-                floor: EpochFloor::NONE,
-                next_keyspace: 1,
-                next_session: 1,
-                next_move: 1,
-                revision: LogIndex::new(0),
-                applied: LogIndex::new(0),
-            },
+            counters: Counters::new(),
             nodes: BTreeSet::new(),
             keyspaces: BTreeMap::new(),
             names: BTreeMap::new(),

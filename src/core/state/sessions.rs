@@ -18,10 +18,18 @@ impl State {
 }
 
 impl Change<'_> {
-    /// A join repeated by the same process finds its session. Otherwise an earlier session of the worker id stands in
-    /// the way unless the leader named it: it found that session old enough, or was shown its secret. A delayed
-    /// duplicate of an old join names an older session and so never ends a younger one.
+    /// A join repeated by the same process finds its session, also when a keyspace it named has been deleted since.
+    /// Otherwise an earlier session of the worker id stands in the way unless the leader named it: it found that
+    /// session old enough, or was shown its secret. A delayed duplicate of an old join names an older session and so
+    /// never ends a younger one.
     pub(super) fn join(&mut self, join: &Join) -> Result<Outcome, Refused> {
+        let earlier = self.state.session_of(&join.worker).map(|session| (session.id, session.nonce));
+        if let Some((id, nonce)) = earlier
+            && nonce == join.nonce
+        {
+            return Ok(Outcome::Joined(id));
+        }
+
         let mut ttl = None;
         for id in &join.keyspaces {
             let keyspace = self.state.keyspaces.get(id).ok_or(Refused::NoSuchKeyspace(*id))?;
@@ -29,9 +37,7 @@ impl Change<'_> {
         }
         let ttl = ttl.ok_or(Refused::NoKeyspaces)?;
 
-        let earlier = self.state.session_of(&join.worker).map(|session| (session.id, session.nonce));
         match earlier {
-            Some((id, nonce)) if nonce == join.nonce => return Ok(Outcome::Joined(id)),
             Some((holder, _)) if join.replaces != Some(holder) => {
                 return Err(Refused::DuplicateIdentity { worker: join.worker.clone(), holder });
             }
@@ -42,10 +48,7 @@ impl Change<'_> {
             None => {}
         }
 
-        let number = self.state.counters.next_session;
-        let bound = Refused::Limit { what: "the number of sessions ever", bound: u64::MAX };
-        let id = SessionId::new(number).ok_or(bound)?;
-        self.state.counters.next_session = number.saturating_add(1);
+        let id = self.state.counters.take_session()?;
         self.state.workers.insert(join.worker.clone(), id);
         self.state.sessions.insert(
             id,

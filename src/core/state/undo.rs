@@ -3,10 +3,11 @@
 //! Copying the state before each entry would be simpler and cost a copy of every partition; a change here costs what
 //! it touched.
 
+use super::State;
+use super::counters::Counters;
 use super::keyspace::{Keyspace, Policy};
 use super::partition::Partition;
 use super::session::{Ended, Session, Suspicion};
-use super::{Counters, State};
 use crate::ids::{KeyspaceId, LogIndex, NodeId, PartitionKey, SessionId};
 
 /// The inverse of one change.
