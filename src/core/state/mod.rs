@@ -15,6 +15,7 @@ mod handoff;
 mod keyspace;
 mod outcome;
 mod partition;
+mod parts;
 mod session;
 mod sessions;
 mod undo;
@@ -33,6 +34,7 @@ pub use partition::{
     Cooling, CoolingWhy, Drain, GrantReason, HISTORY_LEN, MAX_FAILURE_BYTES, Partition, Phase, Setback,
     Tenure,
 };
+pub use parts::{KeyspaceParts, OperatorAnswer, PartitionParts, PartsError, SessionParts, StateParts};
 pub use session::{
     ENDED_LEN, EndReason, Ended, MAX_ADDRESS_BYTES, MAX_LABELS, MAX_SESSIONS, Session, Suspicion,
 };
