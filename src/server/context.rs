@@ -78,10 +78,12 @@ fn elsewhere(leader: Option<(NodeId, String)>) -> Failure {
 fn propose_failure(error: ProposeError) -> Failure {
     match error {
         ProposeError::NotLeader { leader, .. } => elsewhere(leader),
-        ProposeError::TooLarge { bytes, limit } => {
-            Failure::limit(format!("the request needs a log entry of {bytes} bytes, and one has at most {limit}"))
-        }
+        ProposeError::TooLarge { bytes, limit } => Failure::limit(format!(
+            "the request needs a log entry of {bytes} bytes, and one has at most {limit}"
+        )),
         ProposeError::Unknown(_) => Failure::unknown_outcome(),
-        ProposeError::Stopped(why) => Failure::unavailable(format!("this node has stopped: {why}; ask another")),
+        ProposeError::Stopped(why) => {
+            Failure::unavailable(format!("this node has stopped: {why}; ask another"))
+        }
     }
 }

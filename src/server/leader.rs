@@ -1,1 +1,128 @@
 //! The leader's loop: makes the leadership of a term, and carries out what it decides.
+//!
+//! It looks at every tick and whenever an entry was applied, proposes what is due, and waits for all of it before it
+//! looks again. So a suspicion is always handed to Raft before the clear that takes it back, and no decision is made
+//! twice. Everything is proposed for the leadership's own term only: what a deposed leader decided is refused, not
+//! committed by its successor.
+
+use crate::context::Context;
+use futures_util::future::join_all;
+use ringfence_api::error::Failure;
+use ringfence_core::ids::Term;
+use ringfence_core::lead::{Leadership, Settings};
+use ringfence_core::state::{Command, Refusal};
+use std::time::Duration;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+/// How often the leader looks when nothing happens. Leases last seconds; a twentieth of one is late enough to be cheap.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Leads whenever this node is the leader, until `stop` is cancelled.
+pub async fn run(context: Context, settings: Settings, stop: CancellationToken) {
+    let mut status = context.raft.status();
+    let mut applied = context.replica.applied();
+    let mut tick = tokio::time::interval(TICK);
+    // After a pause there is one look to catch up with, not as many as ticks were missed.
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let leading = lead(&context, settings, &status.borrow_and_update().clone());
+        if let Some(term) = leading {
+            let entries = due(&context, term);
+            if !entries.is_empty() {
+                carry_out(&context, term, entries).await;
+                continue;
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => break,
+            _ = tick.tick() => {}
+            changed = status.changed() => if changed.is_err() { break },
+            changed = applied.changed(), if leading.is_some() => if changed.is_err() { break },
+        }
+    }
+    context.replica.lock().step_down();
+}
+
+/// Makes or ends the leadership, as the node's role and what it has applied demand. Returns the term led.
+fn lead(context: &Context, settings: Settings, status: &crate::raft::RaftStatus) -> Option<Term> {
+    let now = context.clock.now();
+    let local = &mut *context.replica.lock();
+    if !status.leads() {
+        if local.leadership.is_some() {
+            tracing::info!(term = status.term.get(), "no longer the leader");
+        }
+        local.step_down();
+        return None;
+    }
+    if let Some(led) = &local.leadership {
+        if led.term() == status.term {
+            return Some(status.term);
+        }
+        local.step_down();
+    }
+    // By the term of the entry, not by its index: an index may hold another leader's entry.
+    if local.at.is_none_or(|at| at.term != status.term) {
+        return None;
+    }
+    local.leadership = Some(Leadership::new(status.term, now, &local.state, settings));
+    tracing::info!(term = status.term.get(), sessions = local.state.sessions().count(), "leading");
+    Some(status.term)
+}
+
+fn due(context: &Context, term: Term) -> Vec<Vec<Command>> {
+    let now = context.clock.now();
+    let local = &mut *context.replica.lock();
+    let state = &local.state;
+    match local.leadership.as_mut().filter(|led| led.term() == term) {
+        Some(leadership) => leadership.due(now, state),
+        None => Vec::new(),
+    }
+}
+
+async fn carry_out(context: &Context, term: Term, entries: Vec<Vec<Command>>) {
+    for entry in &entries {
+        log(entry);
+    }
+    // Polled in order, so handed to Raft in order; committed together.
+    let proposals = entries.into_iter().map(|commands| context.propose(None, commands, Some(term)));
+    for outcome in join_all(proposals).await {
+        match outcome {
+            Ok(Ok(_)) => {}
+            // The state moved on between the look and the entry; the next look sees it.
+            Ok(Err(Refusal { why, .. })) => tracing::debug!(%why, "a decision was overtaken"),
+            Err(failure) => pause_after(&failure).await,
+        }
+    }
+}
+
+/// A proposal that did not go through says that this node does not lead, or is cut off. Asking again at once would spin.
+async fn pause_after(failure: &Failure) {
+    tracing::debug!(%failure, "a decision was not committed");
+    tokio::time::sleep(TICK).await;
+}
+
+fn log(entry: &[Command]) {
+    for command in entry {
+        match command {
+            Command::Expire { session, .. } => tracing::info!(%session, "lease ran out"),
+            Command::Suspect { sessions } => {
+                let longest = sessions.iter().map(|(_, thirds)| *thirds).max().unwrap_or(0);
+                tracing::warn!(sessions = sessions.len(), thirds = longest, "silent sessions");
+            }
+            Command::Clear { sessions } => tracing::info!(sessions = sessions.len(), "heard from again"),
+            Command::Seize { partition, epoch, session } => {
+                tracing::info!(%partition, %epoch, %session, "taken by fence: its owner's connection is lost");
+            }
+            Command::DrainOver { partition, epoch, .. } => {
+                tracing::warn!(%partition, %epoch, "its owner did not release it within the drain deadline");
+            }
+            _ => {}
+        }
+    }
+    let grants = entry.iter().filter(|c| matches!(c, Command::Grant { .. })).count();
+    let drains = entry.iter().filter(|c| matches!(c, Command::Drain { .. })).count();
+    if grants + drains > 0 {
+        tracing::info!(grants, drains, "placing");
+    }
+}

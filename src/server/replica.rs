@@ -11,9 +11,9 @@ use ringfence_api::state::{decode_entry, decode_state, encode_state};
 use ringfence_core::ids::{LogIndex, PartitionKey, SessionId, Term};
 use ringfence_core::lead::Leadership;
 use ringfence_core::state::{Applied, Event, Outcome, State};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// How many changes to partitions are remembered for watches and streams that resume; one that is further behind
 /// starts over with a full picture.
@@ -41,8 +41,8 @@ pub struct Local {
     pub leadership: Option<Leadership>,
     /// What changed lately.
     pub recent: Recent,
-    /// Sessions whose renewals may be answered now that a clear has applied.
-    pub cleared: Vec<SessionId>,
+    /// The open streams of sessions, to be woken when something of theirs changed.
+    pub streams: Streams,
 }
 
 /// One change to a partition or a keyspace.
@@ -54,15 +54,44 @@ pub struct Change {
     pub event: Event,
 }
 
+/// The open streams of sessions.
+#[derive(Default)]
+pub struct Streams {
+    wakers: BTreeMap<SessionId, Vec<Arc<Notify>>>,
+}
+
+impl Streams {
+    /// Registers a stream of the session.
+    pub fn open(&mut self, session: SessionId, waker: Arc<Notify>) {
+        self.wakers.entry(session).or_default().push(waker);
+    }
+
+    /// Takes a stream out again.
+    pub fn close(&mut self, session: SessionId, waker: &Arc<Notify>) {
+        if let Some(of) = self.wakers.get_mut(&session) {
+            of.retain(|other| !Arc::ptr_eq(other, waker));
+            if of.is_empty() {
+                self.wakers.remove(&session);
+            }
+        }
+    }
+
+    fn wake(&self, session: SessionId) {
+        self.wakers.get(&session).into_iter().flatten().for_each(|waker| waker.notify_one());
+    }
+
+    fn wake_all(&self) {
+        self.wakers.values().flatten().for_each(|waker| waker.notify_one());
+    }
+}
+
 /// The last changes to the map, oldest first.
 #[derive(Debug, Default)]
 pub struct Recent {
     changes: VecDeque<Change>,
     /// Changes at or below this are not all known.
-    gone: LogIndexOrNone,
+    gone: Option<LogIndex>,
 }
-
-type LogIndexOrNone = Option<LogIndex>;
 
 impl Recent {
     /// The changes after `since`; `None` when some of them are not remembered any more.
@@ -97,7 +126,7 @@ impl Replica {
             at: None,
             leadership: None,
             recent: Recent::default(),
-            cleared: Vec::new(),
+            streams: Streams::default(),
         };
         let applied = watch::Sender::new(LogIndex::new(0));
         Replica { inner: Arc::new(Inner { local: Mutex::new(local), applied, clock }) }
@@ -163,7 +192,7 @@ impl Machine for ReplicaMachine {
             local.state = state;
             local.at = Some(at);
             // A leader is never sent a snapshot; a leadership that is still here belongs to a term that is over.
-            local.leadership = None;
+            local.step_down();
             local.recent.start_over(at.index);
         }
         self.replica.inner.applied.send_replace(at.index);
@@ -173,22 +202,33 @@ impl Machine for ReplicaMachine {
 
 impl Local {
     fn note(&mut self, at: Position, events: &[Event], now: ringfence_core::time::Instant) {
+        let led = self.leadership.is_some();
         // An entry of a later term: whatever this node led is over.
         self.leadership = self.leadership.take().filter(|led| led.term() >= at.term);
         if let Some(leadership) = &mut self.leadership {
             leadership.observe(events, now, &self.state);
         }
+        if led && self.leadership.is_none() {
+            self.streams.wake_all();
+        }
         for event in events {
             match event {
-                Event::Cleared(session) | Event::Ended { session, .. } => self.cleared.push(*session),
+                Event::Partition { before, after, .. } => {
+                    before.iter().chain(after).for_each(|session| self.streams.wake(*session));
+                }
+                Event::Cleared(session) | Event::Ended { session, .. } => self.streams.wake(*session),
                 _ => {}
             }
             if matches!(event, Event::Partition { .. } | Event::Keyspace(_) | Event::KeyspaceDeleted(..)) {
                 self.recent.push(Change { at: at.index, event: event.clone() });
             }
         }
-        if self.leadership.is_none() {
-            self.cleared.clear();
+    }
+
+    /// Ends this node's leadership, if it has one; its streams find out at once.
+    pub fn step_down(&mut self) {
+        if self.leadership.take().is_some() {
+            self.streams.wake_all();
         }
     }
 

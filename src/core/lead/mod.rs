@@ -13,8 +13,8 @@ mod timers;
 mod tests;
 
 pub use placing::{Placing, Settings};
-pub use release::release;
 pub use presence::{GRACE, Presence};
+pub use release::release;
 pub use timers::Timers;
 
 use crate::ids::{PartitionKey, SessionId, Term};
@@ -82,7 +82,8 @@ impl Leadership {
         let mut endings: Vec<Ending> = Vec::new();
         for (session, suspicion) in leases.expire {
             expiring.insert(session);
-            let frees = state.session(session).map(|s| s.holds().iter().copied().collect()).unwrap_or_default();
+            let frees =
+                state.session(session).map(|s| s.holds().iter().copied().collect()).unwrap_or_default();
             endings.push(Ending { command: Command::Expire { session, suspicion }, frees });
         }
         for command in self.timers.due(now, state) {
@@ -127,7 +128,10 @@ struct Ending {
 
 /// Puts each command that frees partitions into one entry with the grants that follow from it, and cuts where the entry
 /// would become too large. An entry that was cut makes sense alone: what it leaves vacant the next one grants.
-fn pack(endings: Vec<Ending>, mut grants: std::collections::BTreeMap<PartitionKey, Command>) -> Vec<Vec<Command>> {
+fn pack(
+    endings: Vec<Ending>,
+    mut grants: std::collections::BTreeMap<PartitionKey, Command>,
+) -> Vec<Vec<Command>> {
     let mut entries = Vec::new();
     let mut entry = Vec::new();
     for ending in endings {

@@ -6,12 +6,8 @@
 
 use super::MAX_COMMANDS;
 use crate::ids::{KeyspaceId, PartitionKey, SessionId, WorkerId};
-use crate::placement::{
-    Candidate, PartitionKeys, PlanError, Reason, Ring, Spot, View, WorkerIx, plan,
-};
-use crate::state::{
-    Command, EndReason, Event, GrantReason, Keyspace, Partition, Phase, Session, State,
-};
+use crate::placement::{Candidate, PartitionKeys, PlanError, Reason, Ring, Spot, View, WorkerIx, plan};
+use crate::state::{Command, EndReason, Event, GrantReason, Keyspace, Partition, Phase, Session, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -194,7 +190,9 @@ impl Placing {
                 let why = match partition.history().last() {
                     None => GrantReason::First,
                     Some(_) if freed.contains(&key) => GrantReason::Failover,
-                    Some(last) if how_ended.get(&last.session) == Some(&EndReason::Expired) => GrantReason::Failover,
+                    Some(last) if how_ended.get(&last.session) == Some(&EndReason::Expired) => {
+                        GrantReason::Failover
+                    }
                     Some(_) => GrantReason::Vacated,
                 };
                 let command =
@@ -277,9 +275,7 @@ impl Placing {
         let (ring, keys) = match cached {
             Some((ring, keys)) if ring.is_of(&picture.candidates) => (ring, keys),
             Some((_, keys)) => (Ring::new(&picture.candidates)?, keys),
-            None => {
-                (Ring::new(&picture.candidates)?, PartitionKeys::new(keyspace.name(), keyspace.count()))
-            }
+            None => (Ring::new(&picture.candidates)?, PartitionKeys::new(keyspace.name(), keyspace.count())),
         };
         let view = View::new(keyspace.name(), &picture.candidates, spots).with_ring(&ring).with_keys(&keys);
         let moves = plan(&view)?.moves;
@@ -289,7 +285,9 @@ impl Placing {
     /// A worker whose task returned by itself gets the partition again only after the back-off. A new leader counts it
     /// in full.
     fn rests(&mut self, key: PartitionKey, partition: &Partition, target: &WorkerId, now: Instant) -> bool {
-        let Some(setback) = partition.setback().filter(|setback| setback.worker == *target) else { return false };
+        let Some(setback) = partition.setback().filter(|setback| setback.worker == *target) else {
+            return false;
+        };
         let since = *self.resting.entry(key).or_insert(now);
         now.since(since) < setback.backoff()
     }
@@ -302,7 +300,8 @@ impl Placing {
             places.filter_map(|(at, session)| Some((session.id(), place(at)?))).collect();
         let by_name: BTreeMap<&WorkerId, WorkerIx> =
             picture.sessions.iter().filter_map(|s| Some((s.worker(), *by_id.get(&s.id())?))).collect();
-        let suspected = |id: SessionId| by_id.get(&id).is_some_and(|ix| picture.sessions[ix.get()].suspicion().is_some());
+        let suspected =
+            |id: SessionId| by_id.get(&id).is_some_and(|ix| picture.sessions[ix.get()].suspicion().is_some());
 
         let spot = |(key, partition): (PartitionKey, &Partition)| {
             let standing = match partition.phase() {
@@ -315,7 +314,9 @@ impl Placing {
                 Phase::Draining(drain) if pending.gone(key, drain.session) && lock_delay => Spot::HELD,
                 Phase::Draining(drain) if pending.gone(key, drain.session) => Spot::VACANT,
                 Phase::Owned { session, ready } => match by_id.get(session) {
-                    Some(by) if *ready && !self.moved.contains_key(&key) && !suspected(*session) => Spot::owned(*by),
+                    Some(by) if *ready && !self.moved.contains_key(&key) && !suspected(*session) => {
+                        Spot::owned(*by)
+                    }
                     Some(by) => Spot::fixed(*by),
                     None => Spot::HELD,
                 },

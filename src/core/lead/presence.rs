@@ -55,6 +55,11 @@ impl Presence {
         self.lost.remove(&session);
     }
 
+    /// How long the session has had no stream here; `None` when it has one, or had none under this leader.
+    pub fn lost_for(&self, session: SessionId, now: Instant) -> Option<Duration> {
+        self.lost.get(&session).map(|at| now.since(*at))
+    }
+
     /// Many were lost at once: it is rather us, or the network.
     pub fn braked(&mut self, now: Instant, state: &State) -> bool {
         while self.recent.front().is_some_and(|at| now.since(*at) > BRAKE_WINDOW) {

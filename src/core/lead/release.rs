@@ -20,7 +20,9 @@ pub fn release(
         {
             let target = state.session_of(&drain.to);
             target
-                .filter(|t| !t.withdrawn() && t.suspicion().is_none() && t.keyspaces().contains(&partition.keyspace))
+                .filter(|t| {
+                    !t.withdrawn() && t.suspicion().is_none() && t.keyspaces().contains(&partition.keyspace)
+                })
                 .map(|t| Command::Grant { partition, replaces: Some(epoch), to: t.id(), why: drain.why })
         }
         _ => None,

@@ -8,13 +8,15 @@ use crate::ids::{Epoch, MoveId, PartitionKey, SessionId};
 use crate::lease::Lessor;
 use crate::state::{Command, Cooling, Keyspace, Phase, State, Takeover};
 use crate::time::Instant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The clocks of one leadership.
 #[derive(Clone, Debug, Default)]
 pub struct Timers {
     drains: BTreeMap<PartitionKey, DrainTimer>,
+    /// Each acknowledgement names the drains of its session: they are found without walking those of all.
+    by_session: BTreeMap<SessionId, BTreeSet<PartitionKey>>,
     cooling: BTreeMap<PartitionKey, (Epoch, Instant)>,
 }
 
@@ -47,38 +49,42 @@ impl Timers {
             (Some(Phase::Draining(drain)), Some(epoch)) => {
                 self.cooling.remove(&key);
                 if self.drains.get(&key).is_none_or(|running| running.epoch != epoch) {
+                    self.forget_drain(key);
                     let (move_id, session, deadline) = (drain.move_id, drain.session, drain.deadline);
                     self.drains.insert(key, DrainTimer { epoch, move_id, session, applied: now, deadline });
+                    self.by_session.entry(session).or_default().insert(key);
                 }
             }
             (Some(Phase::Cooling(cooling)), Some(epoch)) => {
-                self.drains.remove(&key);
+                self.forget_drain(key);
                 if self.cooling.get(&key).is_none_or(|(running, _)| *running != epoch) {
                     self.cooling.insert(key, (epoch, cool_until(cooling, now, lessor)));
                 }
             }
             _ => {
-                self.drains.remove(&key);
+                self.forget_drain(key);
                 self.cooling.remove(&key);
             }
         }
     }
 
-    /// What is left of a partition's drain, for an acknowledgement that is answered now.
-    pub fn drain_left(&self, key: PartitionKey, now: Instant) -> Option<(Epoch, Duration)> {
-        let drain = self.drains.get(&key)?;
-        Some((drain.epoch, drain.deadline.saturating_sub(now.since(drain.applied))))
+    fn forget_drain(&mut self, key: PartitionKey) {
+        let Some(drain) = self.drains.remove(&key) else { return };
+        if let Some(keys) = self.by_session.get_mut(&drain.session) {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.by_session.remove(&drain.session);
+            }
+        }
     }
 
-    /// Every drain of a session, with what is left of it.
+    /// Every drain of a session, with what is left of it, for an acknowledgement that is answered now.
     pub fn drains_of(&self, session: SessionId, now: Instant) -> Vec<(PartitionKey, Epoch, Duration)> {
-        let of = self.drains.iter().filter(|(_, drain)| drain.session == session);
-        of.map(|(key, drain)| (*key, drain.epoch, drain.deadline.saturating_sub(now.since(drain.applied)))).collect()
-    }
-
-    /// Drains in progress.
-    pub fn drains(&self) -> usize {
-        self.drains.len()
+        let keys = self.by_session.get(&session).into_iter().flatten();
+        let drains = keys.filter_map(|key| Some((*key, self.drains.get(key)?)));
+        drains
+            .map(|(key, drain)| (key, drain.epoch, drain.deadline.saturating_sub(now.since(drain.applied))))
+            .collect()
     }
 
     /// What has waited long enough.
@@ -124,9 +130,7 @@ impl Keyspace {
     /// The keys of its partitions, in order.
     pub fn keys(&self) -> impl Iterator<Item = PartitionKey> + use<> {
         let id = self.id();
-        (0..self.count().get()).map(move |number| PartitionKey {
-            keyspace: id,
-            partition: crate::ids::PartitionId::new(number),
-        })
+        (0..self.count().get())
+            .map(move |number| PartitionKey { keyspace: id, partition: crate::ids::PartitionId::new(number) })
     }
 }

@@ -34,6 +34,8 @@ pub struct Lessor {
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     ttl: Duration,
+    /// When this leader learnt of the session.
+    since: Instant,
     /// The arrival of the last renewal that was acknowledged; before the first, the moment of arming.
     heard: Instant,
     /// How many thirds of the TTL earlier leaders had measured when this one armed. Their intervals and ours are
@@ -149,6 +151,11 @@ impl Lessor {
         }
     }
 
+    /// How long this leader has known the session: less than its age, under a leader that did not see it join.
+    pub fn known_for(&self, session: SessionId, now: Instant) -> Option<Duration> {
+        self.leases.get(&session).map(|lease| now.since(lease.since))
+    }
+
     /// When the lease of a session that ended runs out. An earlier leader's promises are not known here: then it is a
     /// full TTL from now.
     pub fn lease_end(&self, session: SessionId, ttl: Duration, now: Instant) -> Instant {
@@ -186,5 +193,5 @@ impl Lessor {
 
 fn arm(session: &Session, now: Instant) -> Lease {
     let before = session.suspicion().map_or(0, |suspicion| suspicion.thirds);
-    Lease { ttl: session.ttl(), heard: now, before, unanswered: 0, marked: before > 0 }
+    Lease { ttl: session.ttl(), since: now, heard: now, before, unanswered: 0, marked: before > 0 }
 }

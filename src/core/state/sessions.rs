@@ -23,10 +23,9 @@ impl Change<'_> {
     /// session old enough, or was shown its secret. A delayed duplicate of an old join names an older session and so
     /// never ends a younger one.
     pub(super) fn join(&mut self, join: &Join) -> Result<Outcome, Refused> {
-        let earlier = self.state.session_of(&join.worker).map(|session| (session.id, session.nonce));
-        if let Some((id, nonce)) = earlier
-            && nonce == join.nonce
-        {
+        let same = |s: &Session| s.nonce == join.nonce && s.secret_hash == join.secret_hash;
+        let earlier = self.state.session_of(&join.worker).map(|session| (session.id, same(session)));
+        if let Some((id, true)) = earlier {
             return Ok(Outcome::Joined(id));
         }
 

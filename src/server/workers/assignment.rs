@@ -1,0 +1,107 @@
+//! What a session holds, as one stream has been told: a complete picture first, changes after it.
+
+use crate::replica::Local;
+use ringfence_api::v1;
+use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionKey, SessionId};
+use ringfence_core::state::{Event, Phase};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many partitions one message names at most: a picture of any size goes in pieces well below a message's limit.
+const PIECE: usize = 4_096;
+
+/// What one stream has told its worker.
+pub(super) struct Told {
+    session: SessionId,
+    /// The session's revision told; `None` before the first picture.
+    revision: Option<LogIndex>,
+    /// The entry up to which changes were looked at.
+    seen: LogIndex,
+    held: BTreeMap<PartitionKey, (Epoch, KeyspaceName)>,
+}
+
+impl Told {
+    pub(super) fn nothing(session: SessionId) -> Told {
+        Told { session, revision: None, seen: LogIndex::new(0), held: BTreeMap::new() }
+    }
+
+    /// True when an acknowledgement that names this revision may be sent.
+    pub(super) fn covers(&self, revision: u64) -> bool {
+        self.revision.is_some_and(|told| told.get() >= revision)
+    }
+
+    /// The messages that bring the worker up to date; empty when it is.
+    pub(super) fn catch_up(&mut self, local: &Local) -> Vec<v1::Assignment> {
+        let state = &local.state;
+        let Some(session) = state.session(self.session) else { return Vec::new() };
+        if self.revision == Some(session.assignment()) {
+            self.seen = state.applied();
+            return Vec::new();
+        }
+        let recent = self.revision.and_then(|_| local.recent.since(self.seen));
+        let changed: Option<BTreeSet<PartitionKey>> = recent.map(|changes| {
+            let mine = changes.filter_map(|change| match change.event {
+                Event::Partition { key, before, after } => {
+                    (before == Some(self.session) || after == Some(self.session)).then_some(key)
+                }
+                _ => None,
+            });
+            mine.collect()
+        });
+        let complete = changed.is_none();
+        let look_at = changed.unwrap_or_else(|| session.holds().clone());
+        let mut gone = Vec::new();
+        if complete {
+            self.held.clear();
+        }
+        let mut held = Vec::new();
+        for key in look_at {
+            match held_of(local, self.session, key) {
+                Some((message, epoch, name)) => {
+                    self.held.insert(key, (epoch, name));
+                    held.push(message);
+                }
+                None => {
+                    if let Some((epoch, name)) = self.held.remove(&key) {
+                        let (keyspace, partition) = (name.to_string(), key.partition.get());
+                        gone.push(v1::Gone { keyspace, partition, epoch: epoch.get() });
+                    }
+                }
+            }
+        }
+        self.revision = Some(session.assignment());
+        self.seen = state.applied();
+        pieces(session.assignment().get(), complete, held, gone)
+    }
+}
+
+fn held_of(local: &Local, session: SessionId, key: PartitionKey) -> Option<(v1::Held, Epoch, KeyspaceName)> {
+    let partition = local.state.partition(key).filter(|partition| partition.owner() == Some(session))?;
+    let (epoch, name) = (partition.epoch()?, local.name_of(key)?.clone());
+    let message = v1::Held {
+        keyspace: name.to_string(),
+        partition: key.partition.get(),
+        epoch: epoch.get(),
+        ready: partition.ready(),
+        draining: matches!(partition.phase(), Phase::Draining(_)),
+    };
+    Some((message, epoch, name))
+}
+
+fn pieces(
+    revision: u64,
+    complete: bool,
+    held: Vec<v1::Held>,
+    mut gone: Vec<v1::Gone>,
+) -> Vec<v1::Assignment> {
+    let mut pieces = Vec::new();
+    let mut held = held.into_iter().peekable();
+    loop {
+        let piece: Vec<v1::Held> = held.by_ref().take(PIECE).collect();
+        let of_gone: Vec<v1::Gone> = gone.drain(..gone.len().min(PIECE)).collect();
+        let more = held.peek().is_some() || !gone.is_empty();
+        pieces.push(v1::Assignment { revision, complete, more, held: piece, gone: of_gone });
+        if !more {
+            return pieces;
+        }
+    }
+}

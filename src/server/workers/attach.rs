@@ -1,0 +1,245 @@
+//! The session's stream.
+//!
+//! One task a stream decides what is sent, in order: an acknowledgement is held back until the assignment it names has
+//! gone out. It is woken when something of its session changed, and looks; nothing is queued for it but
+//! acknowledgements, and of those only as many as the worker has renewals under way.
+
+use super::assignment::Told;
+use super::credentials::{check, check_origin, session_id};
+use super::renewals::{Renewal, Renewals};
+use crate::context::Context;
+use ringfence_api::error::Failure;
+use ringfence_api::v1::{self, attach_request, attach_response};
+use ringfence_core::ids::{SessionId, Term};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::tokio_stream::Stream;
+use tonic::{Status, Streaming};
+
+/// Acknowledgements waiting for a worker that does not read. Renewals beyond it go unanswered.
+const MAX_ACKNOWLEDGEMENTS: usize = 64;
+/// How long a stream may take to say whose it is.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a worker's stream yields.
+pub(super) type Attached = Pin<Box<dyn Stream<Item = Result<v1::AttachResponse, Status>> + Send>>;
+
+/// What others put into a stream.
+pub(super) struct Outbox {
+    inner: Mutex<Waiting>,
+    waker: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    acknowledgements: VecDeque<v1::Acknowledgement>,
+    failure: Option<Failure>,
+}
+
+impl Outbox {
+    fn new() -> Outbox {
+        Outbox { inner: Mutex::new(Waiting::default()), waker: Arc::new(Notify::new()) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn acknowledge(&self, acknowledgement: v1::Acknowledgement) {
+        let mut waiting = self.lock();
+        if waiting.acknowledgements.len() < MAX_ACKNOWLEDGEMENTS {
+            waiting.acknowledgements.push_back(acknowledgement);
+        }
+        drop(waiting);
+        self.wake();
+    }
+
+    pub(super) fn fail(&self, failure: Failure) {
+        self.lock().failure.get_or_insert(failure);
+        self.wake();
+    }
+
+    pub(super) fn wake(&self) {
+        self.waker.notify_one();
+    }
+}
+
+/// Opens the stream: finds out whose it is, and that this node may serve it.
+pub(super) async fn attach(
+    context: &Context,
+    renewals: &Arc<Renewals>,
+    mut incoming: Streaming<v1::AttachRequest>,
+    stop: CancellationToken,
+) -> Result<Attached, Failure> {
+    let first = tokio::time::timeout(OPEN_PATIENCE, incoming.message()).await;
+    let first = first.map_err(|_| Failure::invalid("the stream was not opened in time: send Open first"))?;
+    let open = match first.map_err(|status| Failure::decode(&status))?.and_then(|m| m.message) {
+        Some(attach_request::Message::Open(open)) => open,
+        _ => return Err(Failure::invalid("message: the first message of a stream is Open")),
+    };
+    check_origin(context, open.protocol, &open.cluster)?;
+    let session = session_id(open.session)?;
+    check(context, session, &open.secret).await?;
+
+    let outbox = Arc::new(Outbox::new());
+    let presence = Presence::enter(context, session, Arc::clone(&outbox)).await?;
+    let term = presence.term;
+    let reader = Reader { context: context.clone(), renewals: Arc::clone(renewals), session, term };
+    tokio::spawn(reader.run(incoming, Arc::clone(&outbox)));
+
+    let stream = Sender {
+        context: context.clone(),
+        told: Told::nothing(session),
+        queue: VecDeque::new(),
+        outbox,
+        presence,
+        stop,
+        over: false,
+    };
+    Ok(Box::pin(futures_util::stream::unfold(stream, Sender::next)))
+}
+
+/// A stream counts as the session's presence as long as this lives.
+struct Presence {
+    context: Context,
+    session: SessionId,
+    term: Term,
+    outbox: Arc<Outbox>,
+}
+
+impl Presence {
+    async fn enter(context: &Context, session: SessionId, outbox: Arc<Outbox>) -> Result<Presence, Failure> {
+        if let Some(term) = Presence::try_enter(context, session, &outbox) {
+            return Ok(Presence { context: context.clone(), session, term, outbox });
+        }
+        // It may lead and not have begun yet: a confirmation waits for what is missing, and knows who leads otherwise.
+        context.confirm().await?;
+        let term = Presence::try_enter(context, session, &outbox).ok_or_else(Failure::no_leader)?;
+        Ok(Presence { context: context.clone(), session, term, outbox })
+    }
+
+    fn try_enter(context: &Context, session: SessionId, outbox: &Outbox) -> Option<Term> {
+        let local = &mut *context.replica.lock();
+        let leadership = local.leadership.as_mut()?;
+        leadership.presence.connected(session);
+        local.streams.open(session, Arc::clone(&outbox.waker));
+        Some(leadership.term())
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let now = self.context.clock.now();
+        let local = &mut *self.context.replica.lock();
+        local.streams.close(self.session, &self.outbox.waker);
+        if let Some(leadership) = local.leading(self.term) {
+            leadership.presence.disconnected(self.session, now);
+        }
+    }
+}
+
+/// Takes renewals in.
+struct Reader {
+    context: Context,
+    renewals: Arc<Renewals>,
+    session: SessionId,
+    term: Term,
+}
+
+impl Reader {
+    async fn run(self, mut incoming: Streaming<v1::AttachRequest>, outbox: Arc<Outbox>) {
+        loop {
+            let message = match incoming.message().await {
+                Ok(Some(message)) => message.message,
+                // The worker has hung up, or its connection broke: the sender's side is dropped with it.
+                Ok(None) | Err(_) => return outbox.fail(Failure::unavailable("the stream was closed")),
+            };
+            let Some(attach_request::Message::Renew(renew)) = message else {
+                return outbox.fail(Failure::invalid("message: after Open a stream carries Renew only"));
+            };
+            let arrival = self.context.clock.now();
+            match self.context.replica.lock().leading(self.term) {
+                Some(leadership) => leadership.lessor.arrived(self.session),
+                None => return outbox.fail(Failure::no_leader()),
+            }
+            self.renewals.push(Renewal {
+                session: self.session,
+                number: renew.number,
+                arrival,
+                term: self.term,
+                outbox: Arc::clone(&outbox),
+            });
+        }
+    }
+}
+
+/// Decides what is sent.
+struct Sender {
+    context: Context,
+    told: Told,
+    queue: VecDeque<attach_response::Message>,
+    outbox: Arc<Outbox>,
+    presence: Presence,
+    stop: CancellationToken,
+    over: bool,
+}
+
+impl Sender {
+    async fn next(mut self) -> Option<(Result<v1::AttachResponse, Status>, Sender)> {
+        loop {
+            if let Some(message) = self.queue.pop_front() {
+                return Some((Ok(v1::AttachResponse { message: Some(message) }), self));
+            }
+            if self.over {
+                return None;
+            }
+            if let Err(failure) = self.gather() {
+                self.over = true;
+                return Some((Err(failure.into()), self));
+            }
+            if self.queue.is_empty() {
+                tokio::select! {
+                    () = self.outbox.waker.notified() => {}
+                    () = self.stop.cancelled() => {
+                        self.over = true;
+                        let failure = Failure::unavailable("this node is stopping; ask another");
+                        return Some((Err(failure.into()), self));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Collects what is to be sent now. An end of the session that is in the state was committed, and is final.
+    fn gather(&mut self) -> Result<(), Failure> {
+        let (acknowledgements, failure) = {
+            let mut waiting = self.outbox.lock();
+            (std::mem::take(&mut waiting.acknowledgements), waiting.failure.take())
+        };
+        {
+            let local = &mut *self.context.replica.lock();
+            let session = self.presence.session;
+            if local.state.session(session).is_none()
+                && let Some(ended) = local.state.ended(session)
+            {
+                return Err(Failure::session_ended(session, ended.why));
+            }
+            if local.leading(self.presence.term).is_none() {
+                return Err(Failure::no_leader());
+            }
+            self.queue
+                .extend(self.told.catch_up(local).into_iter().map(attach_response::Message::Assignment));
+        }
+        // Answered before the look above, so the assignment they name is in it, or in what was sent before.
+        for acknowledgement in acknowledgements {
+            if self.told.covers(acknowledgement.revision) {
+                self.queue.push_back(attach_response::Message::Acknowledgement(acknowledgement));
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}
