@@ -15,5 +15,6 @@ pub mod clock;
 pub mod context;
 pub mod leader;
 pub mod raft;
+pub mod refusal;
 pub mod replica;
 pub mod workers;

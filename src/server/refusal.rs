@@ -1,0 +1,151 @@
+//! What a refusal of the state means to whoever asked: the one mapping from the core's [`Refused`] to a [`Failure`].
+//!
+//! The state knows keyspaces and partitions by number, people know them by name; the names are looked up here. A number
+//! whose name has gone meanwhile is shown as it is.
+//!
+//! The match is exhaustive on purpose: whoever adds a refusal decides here what a client is to do about it.
+
+use ringfence_api::convert::Owner;
+use ringfence_api::error::Failure;
+use ringfence_core::ids::{KeyspaceId, PartitionKey, SessionId};
+use ringfence_core::state::{Refused, State};
+
+/// The failure to answer with when the state has refused a command.
+///
+/// A duplicate identity is answered here without the address of the process that asked, which the state does not know;
+/// a service that does knows better and takes that case first.
+pub fn failure(why: &Refused, state: &State) -> Failure {
+    match why {
+        Refused::TooOld => Failure::too_old(),
+        Refused::AlreadyFormed(_) | Refused::KeyspaceExists(_) => Failure::already_exists(why),
+        Refused::NodeIdUsed(_) => Failure::refused(why),
+        Refused::NoSuchKeyspace(id) => {
+            Failure::not_found(format_args!("there is no keyspace {}", keyspace(*id, state)))
+        }
+        Refused::NoSuchPartition(key) => {
+            Failure::not_found(format_args!("there is no partition {}", partition(*key, state)))
+        }
+        Refused::SessionEnded { session, how } => Failure::session_ended(*session, *how),
+        Refused::DuplicateIdentity { worker, holder } => {
+            let held_at = state.session(*holder).map_or("", |session| session.address());
+            Failure::duplicate_identity(worker.as_str(), held_at, "")
+        }
+        Refused::StaleEpoch { partition, current, .. } => {
+            Failure::stale_epoch(*current, owner_of(*partition, state))
+        }
+        // Only a leader proposes an expiry, and it looks again by itself; a client never sees this.
+        Refused::SuspicionMovedOn { .. } | Refused::Thirds(_) => Failure::refused(why),
+        Refused::NotOwner { partition: key, session } => {
+            Failure::refused(format_args!("session {session} does not own {}", partition(*key, state)))
+        }
+        Refused::OtherMove(key) => {
+            let name = partition(*key, state);
+            Failure::refused(format_args!(
+                "partition {name} is in another move, or in none; look at it again"
+            ))
+        }
+        Refused::NotVacant(key) => Failure::refused(format_args!(
+            "partition {} is not vacant any more; look at it again",
+            partition(*key, state)
+        )),
+        Refused::NotOwned(key) => Failure::refused(format_args!(
+            "nobody owns partition {}, so there is nothing to move it from; it is granted by itself when it has cooled",
+            partition(*key, state)
+        )),
+        Refused::NotCooling(key) => {
+            Failure::refused(format_args!("partition {} does not cool", partition(*key, state)))
+        }
+        Refused::TakesOverByLease(id) => Failure::refused(format_args!(
+            "keyspace {} takes over by lease: a partition is not taken from a live session",
+            keyspace(*id, state)
+        )),
+        Refused::NotServing { session, keyspace: id } => Failure::refused(format_args!(
+            "{} does not serve keyspace {}; name it when the worker joins",
+            worker(*session, state),
+            keyspace(*id, state)
+        )),
+        Refused::Limit { .. } => Failure::limit(why),
+        Refused::NoKeyspaces | Refused::Policy(_) => Failure::invalid(why),
+    }
+}
+
+/// Who owns a partition now.
+pub fn owner_of(key: PartitionKey, state: &State) -> Option<Owner> {
+    let session = state.session(state.partition(key)?.owner()?)?;
+    Some(Owner {
+        worker: session.worker().clone(),
+        session: session.id(),
+        address: session.address().to_owned(),
+    })
+}
+
+/// `orders/17`, as people know a partition.
+pub fn partition(key: PartitionKey, state: &State) -> String {
+    format!("{}/{}", keyspace(key.keyspace, state), key.partition.get())
+}
+
+fn keyspace(id: KeyspaceId, state: &State) -> String {
+    state.keyspace(id).map_or_else(|| id.to_string(), |keyspace| keyspace.name().to_string())
+}
+
+fn worker(id: SessionId, state: &State) -> String {
+    let of = state.session(id).map(|session| format!("worker {} ({id})", session.worker()));
+    of.unwrap_or_else(|| format!("session {id}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_api::error::ErrorKind;
+    use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId};
+    use ringfence_core::placement::PartitionCount;
+    use ringfence_core::state::{Command, EndReason, Entry, Policy};
+
+    fn with_orders() -> State {
+        let mut state = State::new();
+        let create = Command::CreateKeyspace {
+            keyspace: KeyspaceName::new("orders").unwrap(),
+            partitions: PartitionCount::new(8).unwrap(),
+            policy: Policy::default(),
+        };
+        let entry = Entry { request: None, proposed_unix_ms: 0, commands: vec![create] };
+        state.apply(LogIndex::new(1), &entry).outcome.unwrap();
+        state
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_names_that_people_know_and_with_the_kind_that_programs_act_on() {
+        let state = with_orders();
+        let id = state.keyspaces().next().unwrap().id();
+        let key = PartitionKey { keyspace: id, partition: PartitionId::new(3) };
+        let session = SessionId::new(9).unwrap();
+        let epoch = Epoch::new(4).ok();
+        let told = |why: Refused| {
+            let failure = failure(&why, &state);
+            (failure.kind(), failure.message().to_owned())
+        };
+        for (why, kind, part) in [
+            (Refused::NotVacant(key), ErrorKind::Refused, "orders/3"),
+            (Refused::NotOwned(key), ErrorKind::Refused, "orders/3"),
+            (Refused::NoSuchPartition(key), ErrorKind::NotFound, "orders/3"),
+            (Refused::NoSuchKeyspace(KeyspaceId::new(77)), ErrorKind::NotFound, "k77"),
+            (Refused::NotServing { session, keyspace: id }, ErrorKind::Refused, "orders"),
+            (
+                Refused::KeyspaceExists(KeyspaceName::new("orders").unwrap()),
+                ErrorKind::AlreadyExists,
+                "orders",
+            ),
+            (Refused::SessionEnded { session, how: Some(EndReason::Expired) }, ErrorKind::SessionEnded, "s9"),
+            (
+                Refused::StaleEpoch { partition: key, named: None, current: epoch },
+                ErrorKind::StaleEpoch,
+                "e4",
+            ),
+            (Refused::Limit { what: "the number of keyspaces", bound: 7 }, ErrorKind::Limit, "7"),
+            (Refused::TooOld, ErrorKind::TooOld, "request id"),
+        ] {
+            let (found, message) = told(why);
+            assert!(found == kind && message.contains(part), "{found:?} {message}");
+        }
+    }
+}
