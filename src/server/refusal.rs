@@ -5,12 +5,18 @@
 //!
 //! The match is exhaustive on purpose: whoever adds a refusal decides here what a client is to do about it.
 
+use crate::context::Context;
 use ringfence_api::convert::Owner;
 use ringfence_api::error::Failure;
 use ringfence_core::ids::{KeyspaceId, PartitionKey, SessionId};
 use ringfence_core::state::{Refused, State};
 
-/// The failure to answer with when the state has refused a command.
+/// The failure to answer with when the state, as it is applied here now, has refused a command.
+pub fn to_failure(context: &Context, why: &Refused) -> Failure {
+    failure(why, &context.replica.lock().state)
+}
+
+/// The failure to answer with when this state has refused a command.
 ///
 /// A duplicate identity is answered here without the address of the process that asked, which the state does not know;
 /// a service that does knows better and takes that case first.
