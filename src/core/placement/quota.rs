@@ -1,0 +1,222 @@
+//! How many partitions each worker should hold.
+//!
+//! A worker's *share* is the number of partitions times its weight over the sum of the weights. It should hold the
+//! share's whole part, or one more when the share has a fraction; how many get one more is settled by arithmetic, and
+//! who gets it is the only choice there is. Whoever holds one more already comes first: each such choice saves exactly
+//! one move, and nothing else does, so the sum of what workers hold above their targets is the least possible. The rest
+//! is drawn by lot.
+//!
+//! A bounded load as in consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016) bounds the maximum
+//! alone: a worker that joins may then get nothing, for nobody is above the bound. A target binds on both sides.
+
+use super::hash::sip;
+use super::view::{Candidate, WorkerIx};
+
+/// What a worker holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    /// All partitions that count at the worker.
+    pub(super) total: u32,
+    /// Those among them that cannot be taken away now.
+    pub(super) fixed: u32,
+}
+
+/// The workers' shares of a pool of partitions, in whole parts and fractions.
+pub(super) struct Shares {
+    whole: Vec<u32>,
+    /// The numerator of the share's fraction; `total` is its denominator.
+    fraction: Vec<u64>,
+    /// The sum of the weights.
+    total: u64,
+    /// How many workers hold one more than the whole part.
+    extras: usize,
+}
+
+impl Shares {
+    /// The shares of the workers that `takes_part` names; nobody else has any.
+    pub(super) fn new(workers: &[Candidate], takes_part: &[bool], pool: u32) -> Shares {
+        let weights = || {
+            workers.iter().zip(takes_part).map(|(w, part)| if *part { u64::from(w.weight.get()) } else { 0 })
+        };
+        // One at the least, for the sum over nobody: there everybody's share is zero whatever it is divided by.
+        let total = weights().sum::<u64>().max(1);
+        // A million partitions times a weight of ten thousand is far below 2^64, and no whole part exceeds the pool.
+        let whole: Vec<u32> = weights().map(|weight| (u64::from(pool) * weight / total) as u32).collect();
+        let fraction: Vec<u64> = weights().map(|weight| u64::from(pool) * weight % total).collect();
+        let extras = (fraction.iter().sum::<u64>() / total) as usize;
+        Shares { whole, fraction, total, extras }
+    }
+
+    /// The whole part of a worker's share.
+    pub(super) fn whole(&self, worker: usize) -> u32 {
+        self.whole[worker]
+    }
+
+    /// The order of a worker's lot among the others; the smallest are drawn.
+    ///
+    /// It is the odds of the lot over the odds of the fraction (Pareto sampling, Rosén 1997). The chance to be drawn
+    /// is then the fraction, nearly, so over many keyspaces everybody holds close to its share.
+    fn draw(&self, worker: usize, lot: u32) -> u128 {
+        let fraction = self.fraction[worker];
+        let (lot, not_lot) = (u128::from(lot), u128::from((1_u64 << 32) - u64::from(lot)));
+        // The sum of the weights is below 2^30 and the lot below 2^32, so 64 bits are left for precision.
+        ((lot * u128::from(self.total - fraction)) << 64) / (not_lot * u128::from(fraction))
+    }
+
+    /// Who holds one more than the whole part: the workers that cannot give it up, then those that would have to, then
+    /// by lot.
+    fn extras(&self, loads: &[Load], lots: &[u32]) -> Vec<usize> {
+        let rank = |worker: usize| match loads[worker] {
+            load if load.fixed > self.whole[worker] => 0,
+            load if load.total > self.whole[worker] => 1,
+            _ => 2_u8,
+        };
+        let with_fraction = (0..self.fraction.len()).filter(|worker| self.fraction[*worker] > 0);
+        let mut order: Vec<_> =
+            with_fraction.map(|worker| (rank(worker), self.draw(worker, lots[worker]), worker)).collect();
+        if self.extras < order.len() {
+            order.select_nth_unstable(self.extras);
+            order.truncate(self.extras);
+        }
+        order.into_iter().map(|(_, _, worker)| worker).collect()
+    }
+}
+
+/// How many partitions each worker should hold, given what each holds.
+pub(super) struct Quota {
+    shares: Shares,
+    targets: Vec<u32>,
+    /// Extras that went to workers which do not hold theirs yet, so that another worker could have them at no cost.
+    free_extras: u32,
+}
+
+impl Quota {
+    /// The quota that costs the fewest moves. `pool` is the number of partitions to share out among the workers that
+    /// accept; `seed` makes keyspaces differ in whom the lot hits.
+    pub(super) fn new(workers: &[Candidate], loads: &[Load], pool: u32, seed: u64) -> Quota {
+        let lots: Vec<u32> = workers.iter().map(|candidate| lot(seed, candidate)).collect();
+        let mut targets: Vec<u32> = loads.iter().map(|load| load.total).collect();
+        let mut takes_part: Vec<bool> = workers.iter().map(|candidate| candidate.accepting).collect();
+        let mut pool = pool;
+        loop {
+            let shares = Shares::new(workers, &takes_part, pool);
+            let part = || (0..workers.len()).filter(|worker| takes_part[*worker]);
+            part().for_each(|worker| targets[worker] = shares.whole(worker));
+            let extras = shares.extras(loads, &lots);
+            extras.iter().for_each(|worker| targets[*worker] += 1);
+
+            if part().all(|worker| loads[worker].fixed <= targets[worker]) {
+                let free_extras =
+                    extras.iter().filter(|w| loads[**w].total <= shares.whole(**w)).count() as u32;
+                return Quota { shares, targets, free_extras };
+            }
+            // Somebody cannot come down to the target. Whoever cannot come down to the whole part of its share holds
+            // what it holds, and the others share the rest. Each round lowers the shares of those who remain, so few
+            // rounds do; only pins and moves in flight make for a second one.
+            let stuck: Vec<usize> =
+                part().filter(|worker| loads[*worker].fixed > shares.whole(*worker)).collect();
+            for worker in stuck {
+                takes_part[worker] = false;
+                targets[worker] = loads[worker].fixed;
+                pool -= loads[worker].fixed;
+            }
+        }
+    }
+
+    /// How many partitions the worker should hold.
+    pub(super) fn target(&self, worker: WorkerIx) -> u32 {
+        self.targets[worker.get()]
+    }
+
+    /// Whether the worker could take one more without anybody having to move for it: it is below its whole part, or at
+    /// it with an extra to be had.
+    pub(super) fn could_take(&self, worker: WorkerIx, load: Load) -> bool {
+        let (whole, fraction) = (self.shares.whole[worker.get()], self.shares.fraction[worker.get()]);
+        load.total < whole || (load.total == whole && fraction > 0 && self.free_extras > 0)
+    }
+
+    /// The worker takes one more, which uses up an extra when it is above its whole part then.
+    pub(super) fn take(&mut self, worker: WorkerIx, load: &mut Load) {
+        if load.total == self.shares.whole[worker.get()] {
+            self.free_extras = self.free_extras.saturating_sub(1);
+        }
+        load.total += 1;
+        load.fixed += 1;
+    }
+}
+
+/// A worker's lot: a tag, the keyspace's seed and the hash of the worker's name in one buffer of fixed width, hashed;
+/// the upper half of that.
+fn lot(seed: u64, candidate: &Candidate) -> u32 {
+    let mut buffer = [0_u8; 17];
+    buffer[0] = b'x';
+    buffer[1..9].copy_from_slice(&seed.to_le_bytes());
+    buffer[9..].copy_from_slice(&sip(candidate.worker.as_str().as_bytes()).to_le_bytes());
+    (sip(&buffer) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::WorkerId;
+    use crate::placement::Weight;
+
+    fn workers(weights: &[u32]) -> Vec<Candidate> {
+        let candidate = |(i, &weight): (usize, &u32)| Candidate {
+            worker: WorkerId::new(&format!("w{i}")).unwrap(),
+            weight: Weight::new(weight).unwrap(),
+            accepting: true,
+        };
+        weights.iter().enumerate().map(candidate).collect()
+    }
+
+    fn loads(loads: &[(u32, u32)]) -> Vec<Load> {
+        loads.iter().map(|&(total, fixed)| Load { total, fixed }).collect()
+    }
+
+    fn targets(weights: &[u32], held: &[(u32, u32)], pool: u32) -> Vec<u32> {
+        Quota::new(&workers(weights), &loads(held), pool, 7).targets
+    }
+
+    #[test]
+    fn the_extra_stays_with_those_who_hold_it() {
+        assert_eq!(targets(&[1, 1, 1], &[(3, 0), (4, 0), (3, 0)], 10), [3, 4, 3]);
+        assert_eq!(targets(&[1, 1, 1], &[(3, 0), (3, 0), (9, 0)], 15), [5, 5, 5]);
+    }
+
+    #[test]
+    fn who_cannot_give_the_extra_up_comes_before_who_would_have_to() {
+        assert_eq!(targets(&[1, 1, 1], &[(4, 0), (4, 4), (2, 0)], 10), [3, 4, 3]);
+    }
+
+    #[test]
+    fn the_rest_is_shared_when_a_worker_is_stuck_above_its_share() {
+        assert_eq!(targets(&[1, 1, 1], &[(9, 8), (0, 0), (0, 0)], 12), [8, 2, 2]);
+        // The second round leaves the second worker stuck as well.
+        assert_eq!(targets(&[1, 1, 1, 1], &[(9, 9), (4, 4), (2, 0), (1, 0)], 18), [9, 4, 3, 2]);
+    }
+
+    #[test]
+    fn the_lot_follows_the_fraction_over_many_keyspaces() {
+        // Shares 1.5, 1.25 and 1.25: one extra, due to the first in half of the keyspaces.
+        let workers = workers(&[6, 5, 5]);
+        let held = loads(&[(0, 0); 3]);
+        let mut extras = [0_u32; 3];
+        for keyspace in 0..4_000 {
+            let quota = Quota::new(&workers, &held, 4, sip(&u32::to_le_bytes(keyspace)));
+            (0..3).for_each(|worker| extras[worker] += quota.targets[worker] - 1);
+        }
+        assert_eq!(extras.iter().sum::<u32>(), 4_000);
+        assert!((1_850..2_150).contains(&extras[0]) && (850..1_150).contains(&extras[1]), "{extras:?}");
+    }
+
+    #[test]
+    fn the_largest_numbers_do_not_overflow() {
+        let weights = [Weight::MAX; 3];
+        assert_eq!(
+            targets(&weights, &[(0, 0), (1_000_000, 1_000_000), (0, 0)], 1_000_000),
+            [0, 1_000_000, 0]
+        );
+        assert_eq!(targets(&weights, &[(0, 0), (0, 0), (0, 0)], 999_999), [333_333; 3]);
+    }
+}
