@@ -1,1 +1,71 @@
-//! See the crate's description; the modules follow.
+//! Fencing tokens, the contract of a fence, and a fence for each storage.
+//!
+//! A [`FencingToken`] names a cluster, a scope (a partition or a lock) and an epoch; every write carries one. A *fence*
+//! at the storage remembers the highest epoch it has seen of each scope and refuses anything older, so a replaced owner
+//! cannot write, however long it slept and whatever its clock says.
+//!
+//! ```
+//! use ringfence_core::ids::ClusterId;
+//! use ringfence_fence::{FenceError, FencingToken, MemoryFence};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let fence = MemoryFence::new(ClusterId::new("prod")?);
+//! let old: FencingToken = "prod/orders/17@33".parse()?;
+//! let new: FencingToken = "prod/orders/17@34".parse()?;
+//!
+//! fence.raise(&old)?; // an owner raises the fence before it reads anything
+//! fence.guarded(&old, || { /* its write */ })?;
+//!
+//! fence.raise(&new)?; // the next owner has come, and the old one has not heard of it
+//! match fence.guarded(&old, || unreachable!("a refused write never runs")) {
+//!     Err(FenceError::Fenced(f)) => assert_eq!((f.own().get(), f.highest().get()), (33, 34)),
+//!     other => panic!("{other:?}"),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The contract
+//!
+//! 1. A **check** accepts an epoch that is not below the highest seen and remembers it; equal is the owner going on. It
+//!    refuses the lower one with both numbers, and a refusal changes nothing.
+//! 2. A **raise** is a check without a write. Only a raise makes the first row of a scope: a write to a scope that nobody
+//!    has raised is refused. The owner raises before it reads, or it may read what a replaced owner is about to change.
+//! 3. Check and write are **one step in the storage**. What stands between them is where a replaced owner slips through.
+//! 4. A raise is **durable before it answers**. A fence only moves forward and is **never deleted**, expired or collected.
+//! 5. A fence belongs to **one cluster**; a write without a token is refused.
+//!
+//! The rule itself is [`HighWater`], a pure function that every adapter calls. Each adapter passes [`conformance`],
+//! which is public: run it against storage of your own.
+//!
+//! | module or type | what it is |
+//! |---|---|
+//! | [`FencingToken`] | what a write carries |
+//! | [`HighWater`] | what a fence remembers of a scope, and the rule |
+//! | [`FenceError`], [`Fenced`] | why a fence said no |
+//! | [`Fence`], [`Enforces`], [`DeclaredFence`] | how an owner raises the fences it declared; what enforces and what only advises |
+//! | [`ObserveOnly`] | the first rung of adoption: count, refuse nothing |
+//! | [`MemoryFence`] | a fence in this process |
+//! | `sqlite` (feature `rusqlite`) | a fence in SQLite, in the user's own transaction |
+//! | [`conformance`] | the rules as tests |
+//!
+//! A write that timed out is *unknown*, not "not written": read before deciding to write it again.
+
+#![forbid(unsafe_code)]
+
+pub mod conformance;
+mod error;
+mod fence;
+mod high_water;
+mod memory;
+mod observe;
+#[cfg(feature = "rusqlite")]
+pub mod sqlite;
+mod token;
+
+pub use error::{FenceError, FenceErrorKind, Fenced};
+pub use fence::{AdvisoryRefused, CannotCheck, DeclaredFence, Enforcement, Enforces, Fence, FenceFuture};
+pub use high_water::{HighWater, MAX_JUMP, same_cluster};
+pub use memory::{MemoryFence, ScopeFence};
+pub use observe::{ObserveOnly, Observed, ObservedCounts};
+pub use token::{FencingToken, Short, TokenError};
