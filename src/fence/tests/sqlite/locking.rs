@@ -1,0 +1,102 @@
+//! T03 and T13: what the check locks, and what a busy database answers.
+
+use crate::subject::{Database, put, texts, token};
+use ringfence_core::ids::Epoch;
+use ringfence_fence::{FenceError, FenceErrorKind};
+use rusqlite::TransactionBehavior::{Deferred, Immediate};
+use std::slice::from_ref;
+use std::time::Duration;
+
+#[test]
+fn t03_the_check_holds_the_write_lock_even_in_a_deferred_transaction_and_when_it_writes_nothing() {
+    for journal in ["wal", "delete"] {
+        let db = Database::new(journal);
+        let (mut a, mut b) = (db.open(), db.open());
+        b.busy_timeout(Duration::ZERO).unwrap();
+        let (old, new) = (token("prod/orders/17@33"), token("prod/orders/17@34"));
+        db.fence.raise(&mut a, &old).unwrap();
+
+        let tx = a.transaction_with_behavior(Deferred).unwrap();
+        db.fence.check(&tx, &old).unwrap();
+        let error = db.fence.raise(&mut b, &new).unwrap_err();
+        assert!(error.is_retryable(), "{journal}: {error}");
+        put(&tx, "k", "33").unwrap();
+        tx.commit().unwrap();
+
+        db.fence.raise(&mut b, &new).unwrap();
+        assert_eq!(texts(&b)["k"], "33");
+        let tx = a.transaction_with_behavior(Deferred).unwrap();
+        assert_eq!(db.fence.check(&tx, &old).unwrap_err().kind(), FenceErrorKind::Fenced);
+    }
+}
+
+#[test]
+fn t03_a_deferred_transaction_that_has_read_an_older_state_is_told_to_run_again() {
+    let db = Database::new("wal");
+    let (mut a, mut b) = (db.open(), db.open());
+    let (old, new) = (token("prod/orders/17@33"), token("prod/orders/17@34"));
+    db.fence.raise(&mut a, &old).unwrap();
+
+    let tx = a.transaction_with_behavior(Deferred).unwrap();
+    assert!(texts(&tx).is_empty());
+    // Were the check made on what this transaction sees, 33 would still be the highest.
+    db.fence.raise(&mut b, &new).unwrap();
+    let error = db.fence.check(&tx, &old).unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (FenceErrorKind::Busy, true), "{error}");
+    drop(tx);
+    let tx = a.transaction_with_behavior(Immediate).unwrap();
+    assert_eq!(db.fence.check(&tx, &old).unwrap_err().kind(), FenceErrorKind::Fenced);
+}
+
+#[test]
+fn a_busy_database_is_retryable_and_keeps_what_sqlite_said() {
+    let db = Database::new("wal");
+    let (mut a, mut b) = (db.open(), db.open());
+    b.busy_timeout(Duration::ZERO).unwrap();
+    let owner = token("prod/orders/17@5");
+    db.fence.raise(&mut a, &owner).unwrap();
+    let _held = a.transaction_with_behavior(Immediate).unwrap();
+    let by_raise = db.fence.raise(&mut b, &owner).unwrap_err();
+    let by_write = db.fence.write(&mut b, from_ref(&owner), |tx| put(tx, "k", "v")).unwrap_err();
+    for error in [by_raise, by_write] {
+        assert!(error.is_retryable() && !error.is_refusal());
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains("locked"), "{source}");
+    }
+}
+
+#[test]
+fn t13_one_of_two_partitions_moves_in_the_middle_and_nothing_is_applied() {
+    let db = Database::new("wal");
+    let mut conn = db.open();
+    let (one, two, moved) = (token("prod/orders/1@5"), token("prod/orders/2@5"), token("prod/orders/2@6"));
+    db.fence.raise_all(&mut conn, &[one.clone(), two.clone()]).unwrap();
+    db.fence.raise(&mut conn, &moved).unwrap();
+    for tokens in [[one.clone(), two.clone()], [two, one]] {
+        // The user's transaction goes on after the refusal, and commits: the fence at least has remembered nothing.
+        let tx = conn.transaction().unwrap();
+        let newer = token("prod/orders/1@9");
+        let tokens = tokens.map(|token| if token.scope() == newer.scope() { newer.clone() } else { token });
+        match db.fence.check_all(&tx, &tokens) {
+            Err(FenceError::Fenced(f)) => assert_eq!(f.scope(), moved.scope()),
+            other => panic!("{other:?}"),
+        }
+        tx.commit().unwrap();
+        assert_eq!(db.fence.highest(&conn, newer.scope()).unwrap().map(Epoch::get), Some(5));
+    }
+}
+
+#[test]
+fn a_temporary_table_of_the_same_name_does_not_stand_in_for_the_fence() {
+    let db = Database::new("wal");
+    let mut conn = db.open();
+    let (old, new) = (token("prod/orders/17@33"), token("prod/orders/17@34"));
+    db.fence.raise(&mut conn, &new).unwrap();
+    conn.execute_batch(
+        "CREATE TEMP TABLE ringfence_fence (scope TEXT PRIMARY KEY, epoch INTEGER, session INTEGER, raises INTEGER);
+         INSERT INTO temp.ringfence_fence VALUES ('orders/17', 1, NULL, 0);",
+    )
+    .unwrap();
+    let refused = db.fence.write(&mut conn, from_ref(&old), |tx| put(tx, "k", "33"));
+    assert!(matches!(refused, Err(FenceError::Fenced(_))));
+}

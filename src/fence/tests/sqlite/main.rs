@@ -1,0 +1,22 @@
+//! The fence in SQLite: the conformance suite, then case by case.
+
+#![allow(clippy::unwrap_used, reason = "a set-up that fails is a test that fails")]
+
+mod cases;
+mod corrupt;
+mod crash;
+mod flawed;
+mod locking;
+mod raiser;
+mod subject;
+
+use ringfence_fence::conformance::{Outcome, run};
+use subject::SqliteSubject;
+
+#[test]
+fn the_fence_in_sqlite_conforms_with_every_journal() {
+    for journal in ["wal", "delete", "truncate"] {
+        let report = run(&SqliteSubject { journal });
+        assert!(report.outcomes().all(|(_, outcome)| *outcome == Outcome::Held), "{journal}\n{report}");
+    }
+}
