@@ -86,13 +86,19 @@ impl RaftConfig {
 }
 
 /// How quickly a dead leader is noticed, and how much delay is not taken for death.
+///
+/// A node stands for election after `election_max` (the leader's lease, during which nobody votes for another) plus a
+/// random time between `election_min` and `election_max`. With the defaults that is 400 to 600 ms of silence, six missed
+/// heartbeats on a loaded machine, and a first write after a leader's death within 0.7 s. A follower that was merely paused
+/// does not depose a leader: pre-vote asks the others first, and they have heard it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
     /// How often a leader says that it lives.
     pub heartbeat: Duration,
-    /// The shortest silence after which a node stands for election.
+    /// The least that a node waits when the lease is out. More than a heartbeat.
     pub election_min: Duration,
-    /// The longest. Its distance to `election_min` keeps two nodes from standing at once.
+    /// The lease, and the most that a node waits when it is out. The distance to `election_min` keeps two nodes from
+    /// standing at once.
     pub election_max: Duration,
     /// How long sending and installing one snapshot may take.
     pub install_snapshot: Duration,
@@ -102,8 +108,8 @@ impl Default for Timings {
     fn default() -> Timings {
         Timings {
             heartbeat: Duration::from_millis(60),
-            election_min: Duration::from_millis(300),
-            election_max: Duration::from_millis(450),
+            election_min: Duration::from_millis(100),
+            election_max: Duration::from_millis(300),
             install_snapshot: Duration::from_secs(60),
         }
     }
@@ -115,10 +121,16 @@ impl Timings {
         if self.heartbeat.is_zero() {
             return wrong("heartbeat is zero".to_string());
         }
-        if self.election_min < self.heartbeat * 3 {
+        if self.election_min <= self.heartbeat {
             return wrong(format!(
-                "election_min ({:?}) is less than three times heartbeat ({:?}): one lost heartbeat would elect",
+                "election_min ({:?}) is not above heartbeat ({:?})",
                 self.election_min, self.heartbeat
+            ));
+        }
+        if self.election_max < self.heartbeat * 3 {
+            return wrong(format!(
+                "election_max ({:?}) is less than three times heartbeat ({:?}): a lost heartbeat would end a lease",
+                self.election_max, self.heartbeat
             ));
         }
         if self.election_max < self.election_min + self.heartbeat {

@@ -1,7 +1,8 @@
 //! What can go wrong, in terms of what the caller does next.
 
 use ringfence_core::ids::{NodeId, Term};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// Where to go instead: the leader as far as this node knows it.
 pub type Leader = (NodeId, String);
@@ -52,6 +53,34 @@ pub enum StartError {
     /// Anything else, such as an entry that this version does not know.
     #[error("Raft did not start: {0}")]
     Raft(String),
+}
+
+impl StartError {
+    /// What an error of the disk means for a start. [`Damaged`] inside it names the file itself.
+    pub(super) fn of_file(path: &Path, error: io::Error) -> StartError {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<Damaged>()) {
+            Some(damaged) => StartError::Corrupt { path: damaged.path.clone(), why: damaged.why.clone() },
+            None if error.kind() == io::ErrorKind::InvalidData => {
+                StartError::Corrupt { path: path.to_path_buf(), why: error.to_string() }
+            }
+            None => StartError::Io { path: path.to_path_buf(), source: error },
+        }
+    }
+}
+
+/// A file that does not hold what was written to it.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is damaged: {why}", .path.display())]
+pub(super) struct Damaged {
+    path: PathBuf,
+    why: String,
+}
+
+impl Damaged {
+    /// As an error of the system, so that it passes through interfaces that know no other.
+    pub(super) fn error(path: &Path, why: impl Into<String>) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, Damaged { path: path.to_path_buf(), why: why.into() })
+    }
 }
 
 /// This node cannot answer as the leader.

@@ -22,19 +22,30 @@
 //! | `snapshot` | snapshots as files of our own format |
 //! | `dir` | the data directory and its lock |
 //! | `net` | client and service of `proto/ringfence/v1/raft.proto` |
+//! | `watcher`, `upkeep` | the status; compaction and the disk's health |
 //! | `wire` | the only conversion between the library's types and bytes |
 
+mod applier;
 mod config;
 mod dir;
 mod disk;
 mod error;
+mod health;
 pub mod limits;
 mod log;
 mod machine;
+mod members;
 mod net;
 mod node;
+mod record;
 mod snapshot;
 mod status;
+#[cfg(test)]
+mod tests;
+mod types;
+mod upkeep;
+mod watcher;
+mod wire;
 
 pub use config::{Compaction, RaftConfig, Timings};
 pub use disk::Disk;

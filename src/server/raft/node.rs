@@ -1,22 +1,42 @@
 //! The handle of a running node.
 
+use super::applier::Applier;
 use super::config::RaftConfig;
+use super::dir;
 use super::disk::Disk;
-use super::error::{MembersError, NotLeader, ProposeError, StartError};
+use super::error::{Leader, MembersError, NotLeader, ProposeError, StartError};
+use super::health::Health;
+use super::limits;
+use super::log::LogStore;
 use super::machine::{Machine, Position};
-use super::net::{Dialer, RaftService};
+use super::net::{Contact, Dialer, Identity, Peers, PeersConfig, RaftService, ServiceParts, Stores};
+use super::snapshot::SnapshotStore;
 use super::status::RaftStatus;
+use super::types::{self, Committed, Data, LogId, Peer, Runtime, Types};
+use super::upkeep;
+use super::watcher::Watcher;
 use bytes::Bytes;
+use openraft::ReadPolicy;
+use openraft::errors::{
+    ClientWriteError, ForwardReason, ForwardToLeader, InitializeError, LinearizableReadError, RaftError,
+};
+use openraft::impls::ProgressResponder;
 use ringfence_core::ids::{LogIndex, NodeId, Term};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
+use tokio::time::{Instant, timeout_at};
+
+/// How often a proposal that came before the new leader's first round with a quorum is tried again.
+const FIRST_ROUND: Duration = Duration::from_millis(5);
 
 /// A handle of a running node. A clone is the same node.
 pub struct RaftNode<A> {
-    inner: Arc<watch::Sender<RaftStatus>>,
+    inner: Arc<Inner>,
     answer: PhantomData<fn() -> A>,
 }
 
@@ -24,6 +44,23 @@ impl<A> Clone for RaftNode<A> {
     fn clone(&self) -> Self {
         RaftNode { inner: Arc::clone(&self.inner), answer: PhantomData }
     }
+}
+
+/// The parts of a node that do not depend on what its machine answers.
+pub(super) struct Inner {
+    pub(super) raft: openraft::Raft<Types, Applier>,
+    pub(super) config: RaftConfig,
+    pub(super) identity: Identity,
+    pub(super) log: LogStore,
+    pub(super) health: Arc<Health>,
+    pub(super) stores: Stores,
+    pub(super) dialer: Arc<dyn Dialer>,
+    pub(super) status: watch::Sender<RaftStatus>,
+    /// Held while members change: one change at a time.
+    pub(super) changing: Mutex<()>,
+    applied: watch::Receiver<Option<Position>>,
+    contact: Contact,
+    seed: u64,
 }
 
 /// The answer to [`RaftNode::confirm`].
@@ -37,7 +74,7 @@ pub struct Confirmed {
 
 impl<A: Send + 'static> RaftNode<A> {
     /// Starts a node on what its disk holds. A node that belongs to no cluster yet waits: for
-    /// [`initialize`](RaftNode::initialize), or for a leader that adds it.
+    /// [`initialize`](RaftNode::initialize), or for a leader that adds it. It must be shut down to free its files.
     ///
     /// # Errors
     /// [`StartError`].
@@ -47,9 +84,67 @@ impl<A: Send + 'static> RaftNode<A> {
         machine: M,
         dialer: impl Dialer,
     ) -> Result<RaftNode<A>, StartError> {
-        let _ = (config.to_openraft()?, disk.log, disk.snapshots, machine, dialer);
-        let status = RaftStatus::unknown(config.node);
-        Ok(RaftNode { inner: Arc::new(watch::Sender::new(status)), answer: PhantomData })
+        let settings = Arc::new(config.to_openraft()?);
+        let health = Arc::new(Health::new());
+        let identity = Identity {
+            cluster: config.cluster.clone(),
+            node: config.node,
+            store: disk.store,
+            secret: config.secret.clone(),
+        };
+        let seed = match config.seed {
+            Some(seed) => seed,
+            None => dir::new_store().map_err(|e| StartError::of_file(Path::new("/dev/urandom"), e))?,
+        };
+        let (log, snapshots, newest) = open(disk, Arc::clone(&health)).await?;
+        let (applier, applied) = Applier::new(machine, snapshots, newest, Arc::clone(&health));
+        let (stores, contact) = (Stores::default(), Contact::default());
+        let dialer: Arc<dyn Dialer> = Arc::new(dialer);
+        let peers = Peers::new(PeersConfig {
+            identity: identity.clone(),
+            stores: stores.clone(),
+            dialer: Arc::clone(&dialer),
+            append_patience: config.timings.election_max,
+        });
+        let started = openraft::Raft::new(config.node.get(), settings, peers, log.clone(), applier);
+        let raft = match Box::pin(Runtime::scope(seed, started)).await {
+            Ok(raft) => raft,
+            Err(fatal) => {
+                log.close().await;
+                return Err(StartError::Raft(health.stopped().unwrap_or_else(|| fatal.to_string())));
+            }
+        };
+
+        let status = watch::Sender::new(RaftStatus::unknown(config.node));
+        let watcher = Watcher {
+            metrics: raft.metrics(),
+            applied: applied.clone(),
+            health: Arc::clone(&health),
+            stores: stores.clone(),
+            status: status.clone(),
+        };
+        tokio::spawn(watcher.run());
+        let changing = Mutex::new(());
+        let inner = Arc::new(Inner {
+            raft,
+            config,
+            identity,
+            log,
+            health,
+            stores,
+            dialer,
+            status,
+            changing,
+            applied,
+            contact,
+            seed,
+        });
+        tokio::spawn(upkeep::run(Arc::downgrade(&inner)));
+        Ok(RaftNode { inner, answer: PhantomData })
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
     /// Makes the first cluster of these members, this node among them. Any or all of them may be told the same, at any
@@ -58,8 +153,23 @@ impl<A: Send + 'static> RaftNode<A> {
     /// # Errors
     /// [`MembersError::Invalid`] when this node is not among the members or an address is none.
     pub async fn initialize(&self, members: BTreeMap<NodeId, String>) -> Result<(), MembersError> {
-        let _ = members;
-        Err(MembersError::Stopped("not built yet".to_string()))
+        let inner = &self.inner;
+        if members.len() > limits::MEMBERS {
+            return Err(MembersError::Invalid(format!("a cluster has at most {} members", limits::MEMBERS)));
+        }
+        for (node, address) in &members {
+            inner.dialer.dial(*node, address).map_err(|e| MembersError::Invalid(e.to_string()))?;
+        }
+        let nodes: BTreeMap<u64, Peer> =
+            members.into_iter().map(|(id, address)| (id.get(), Peer { address, store: None })).collect();
+        match inner.raft.initialize(nodes).await {
+            // Not allowed where there is a log or a vote already.
+            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+            Err(RaftError::APIError(InitializeError::NotInMembers(_))) => {
+                Err(MembersError::Invalid(format!("{} is not among the members", inner.config.node)))
+            }
+            Err(RaftError::Fatal(fatal)) => Err(MembersError::Stopped(inner.why_stopped(&fatal))),
+        }
     }
 
     /// Replicates an entry and returns where it stands and what applying it answered. With `only_in`, it is proposed
@@ -72,66 +182,108 @@ impl<A: Send + 'static> RaftNode<A> {
         payload: Bytes,
         only_in: Option<Term>,
     ) -> Result<(Position, A), ProposeError> {
-        let _ = (payload, only_in);
-        Err(ProposeError::Stopped("not built yet".to_string()))
+        let inner = &self.inner;
+        if payload.len() > limits::ENTRY_BYTES {
+            return Err(ProposeError::TooLarge { bytes: payload.len(), limit: limits::ENTRY_BYTES });
+        }
+        let began = Instant::now();
+        // A new leader refuses writes until a quorum has answered its first heartbeat; one round trip away, unless it has
+        // no quorum.
+        let first_round = began + inner.config.timings.election_max * 2;
+        loop {
+            if let Some(why) = inner.health.stopped() {
+                return Err(ProposeError::Stopped(why));
+            }
+            match inner.propose_once(payload.clone(), only_in, began + inner.config.request_timeout).await {
+                Err(Refusal::NoQuorumYet)
+                    if Instant::now() < first_round && inner.status.borrow().leads() =>
+                {
+                    tokio::time::sleep(FIRST_ROUND).await;
+                }
+                Err(Refusal::NoQuorumYet) => {
+                    return Err(ProposeError::NotLeader { leader: None, term: only_in });
+                }
+                Err(Refusal::Other(error)) => return Err(error),
+                Ok((at, answer)) => {
+                    // The machine was given together with `A`, so this is always what it answered.
+                    let mistyped =
+                        || ProposeError::Unknown("the machine answered with another type".to_string());
+                    return Ok((at, answer.take().ok_or_else(mistyped)?));
+                }
+            }
+        }
     }
 
     /// Confirms, by one round to a quorum that begins after this call, that this node leads; returns when its machine has
     /// applied everything committed before the call, an entry of its own term among it.
     ///
+    /// Many callers at once share rounds. That the entry is of the node's *own term* is checked by its term: an index
+    /// alone proves nothing, because another leader may have put another entry there.
+    ///
     /// # Errors
     /// [`NotLeader`].
     pub async fn confirm(&self) -> Result<Confirmed, NotLeader> {
-        Err(NotLeader::Stopped("not built yet".to_string()))
+        let inner = &self.inner;
+        let cut_off = || NotLeader::Elsewhere { leader: None };
+        let deadline = Instant::now() + inner.config.request_timeout;
+        if let Some(why) = inner.health.stopped() {
+            return Err(NotLeader::Stopped(why));
+        }
+        let round = inner.raft.get_read_linearizer(ReadPolicy::ReadIndex);
+        let read = match timeout_at(deadline, round).await {
+            Ok(Ok(linearizer)) => *linearizer.read_log_id(),
+            Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)))) => {
+                return Err(NotLeader::Elsewhere { leader: inner.leader_of(&forward) });
+            }
+            Ok(Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_)))) | Err(_) => {
+                return Err(cut_off());
+            }
+            Ok(Err(RaftError::Fatal(fatal))) => return Err(NotLeader::Stopped(inner.why_stopped(&fatal))),
+        };
+        // The library names the read by the term that was confirmed.
+        let (term, index) = (read.committed_leader_id().term, read.index());
+        let mut applied = inner.applied.clone();
+        let reached = applied.wait_for(|at| {
+            at.is_some_and(|at| at.term.get() > term || (at.term.get() == term && at.index.get() >= index))
+        });
+        match timeout_at(deadline, reached).await {
+            Ok(Ok(at)) => match *at {
+                Some(at) if at.term.get() == term => Ok(Confirmed { term: at.term, applied: at.index }),
+                _ => Err(NotLeader::Elsewhere { leader: inner.status.borrow().leader.clone() }),
+            },
+            Ok(Err(closed)) => Err(NotLeader::Stopped(inner.why_stopped(&closed))),
+            Err(_) => Err(cut_off()),
+        }
     }
 
     /// The node's status, now and whenever it changes.
     pub fn status(&self) -> watch::Receiver<RaftStatus> {
-        self.inner.subscribe()
+        self.inner.status.subscribe()
     }
 
     /// How long ago this node last knew to be in contact with its cluster: as the leader, since a quorum acknowledged
     /// it; otherwise since it accepted a leader's message. `None` before the first contact.
     pub fn since_contact(&self) -> Option<Duration> {
-        None
+        let (leads, acked, alone) = {
+            let status = self.inner.status.borrow();
+            let voters = status.members.values().filter(|m| m.voter).count();
+            (status.leads(), status.quorum_acked, voters == 1)
+        };
+        match (leads, alone) {
+            (true, true) => Some(Duration::ZERO),
+            (true, false) => acked.map(|at| at.elapsed()),
+            (false, _) => self.inner.contact.last().map(|at| at.elapsed()),
+        }
     }
 
     /// The service that answers peers, to be mounted on the node's port.
     pub fn service(&self) -> RaftService {
-        RaftService {}
-    }
-
-    /// Adds a voter: first as a learner, then, when it has caught up within `patience`, as a voter. When it does not
-    /// catch up, or this future is dropped, the learner is taken out again. One change at a time.
-    ///
-    /// # Errors
-    /// [`MembersError`].
-    pub async fn add_member(
-        &self,
-        node: NodeId,
-        address: String,
-        patience: Duration,
-    ) -> Result<(), MembersError> {
-        let _ = (node, address, patience);
-        Err(MembersError::Stopped("not built yet".to_string()))
-    }
-
-    /// Removes a member. The leader may remove itself; it then hands over.
-    ///
-    /// # Errors
-    /// [`MembersError`].
-    pub async fn remove_member(&self, node: NodeId) -> Result<(), MembersError> {
-        let _ = node;
-        Err(MembersError::Stopped("not built yet".to_string()))
-    }
-
-    /// Hands leadership to this voter, or to the one whose log is furthest, and returns who leads then.
-    ///
-    /// # Errors
-    /// [`MembersError`].
-    pub async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<NodeId, MembersError> {
-        let _ = to;
-        Err(MembersError::Stopped("not built yet".to_string()))
+        RaftService::new(ServiceParts {
+            raft: self.inner.raft.clone(),
+            identity: self.inner.identity.clone(),
+            contact: self.inner.contact.clone(),
+            seed: self.inner.seed,
+        })
     }
 
     /// Asks for a snapshot now; the status shows when it is there.
@@ -139,9 +291,95 @@ impl<A: Send + 'static> RaftNode<A> {
     /// # Errors
     /// [`NotLeader::Stopped`].
     pub async fn trigger_snapshot(&self) -> Result<(), NotLeader> {
-        Err(NotLeader::Stopped("not built yet".to_string()))
+        let asked = self.inner.raft.trigger().snapshot().await;
+        asked.map_err(|fatal| NotLeader::Stopped(self.inner.why_stopped(&fatal)))
     }
 
-    /// Stops the node; when it returns, its files are closed and its lock is free.
-    pub async fn shutdown(&self) {}
+    /// Stops the node; when it returns, its files are closed and its lock is free. A leader should hand over first.
+    pub async fn shutdown(&self) {
+        self.inner.health.stop("it was shut down");
+        // An error means that the core did not end by itself; it has ended all the same.
+        let _ = self.inner.raft.shutdown().await;
+        self.inner.log.close().await;
+    }
+}
+
+/// Opens log and snapshots, and checks that nothing is missing between them.
+async fn open(
+    disk: Disk,
+    health: Arc<Health>,
+) -> Result<(LogStore, Arc<dyn SnapshotStore>, Option<LogId>), StartError> {
+    let blocks = disk.log.blocks() || disk.snapshots.blocks();
+    let work = move || {
+        let snapshots: Arc<dyn SnapshotStore> = Arc::from(disk.snapshots);
+        let newest = snapshots.newest().map_err(|e| StartError::of_file(&snapshots.place(), e))?;
+        let newest = newest.map(|snapshot| types::log_id(snapshot.at));
+        let log = LogStore::open(disk.log, health)?;
+        if let Some(purged) = log.purged()
+            && newest.is_none_or(|newest| newest.index() < purged.index())
+        {
+            let why = format!("the snapshot that replaced the log up to entry {} is missing", purged.index());
+            return Err(StartError::Corrupt { path: snapshots.place(), why });
+        }
+        Ok((log, snapshots, newest))
+    };
+    if !blocks {
+        return work();
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|e| StartError::Raft(e.to_string()))?
+}
+
+enum Refusal {
+    /// This node leads and has not heard of a quorum lately.
+    NoQuorumYet,
+    Other(ProposeError),
+}
+
+impl Inner {
+    async fn propose_once(
+        &self,
+        payload: Bytes,
+        only_in: Option<Term>,
+        deadline: Instant,
+    ) -> Result<(Position, types::Answer), Refusal> {
+        let unknown = |why: String| Refusal::Other(ProposeError::Unknown(why));
+        let late = || unknown(format!("no answer within {:?}", self.config.request_timeout));
+        let (responder, answer) = ProgressResponder::complete_only();
+        let mut write = self.raft.write(Data(payload)).responder(responder);
+        if let Some(term) = only_in {
+            write = write.with_leader(Committed::new(term.get()));
+        }
+        match timeout_at(deadline, write.into_future()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(fatal)) => return Err(Refusal::Other(ProposeError::Stopped(self.why_stopped(&fatal)))),
+            Err(_) => return Err(late()),
+        }
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(Ok(response))) => Ok((types::position(&response.log_id), response.data)),
+            Ok(Ok(Err(ClientWriteError::ForwardToLeader(forward)))) => match forward.reason {
+                ForwardReason::LeaseExpired => Err(Refusal::NoQuorumYet),
+                ForwardReason::NotLeader | ForwardReason::LeadershipTransfer => {
+                    let leader = self.leader_of(&forward);
+                    Err(Refusal::Other(ProposeError::NotLeader { leader, term: only_in }))
+                }
+            },
+            Ok(Ok(Err(ClientWriteError::LogEntryDiscarded(_)))) => {
+                Err(unknown("leadership was lost meanwhile".to_string()))
+            }
+            Ok(Ok(Err(other))) => Err(unknown(other.to_string())),
+            Ok(Err(closed)) => Err(unknown(self.why_stopped(&closed))),
+            Err(_) => Err(late()),
+        }
+    }
+
+    /// The leader that the library points at, unless it is this node itself.
+    pub(super) fn leader_of(&self, forward: &ForwardToLeader<Types>) -> Option<Leader> {
+        let node = NodeId::new(forward.leader_id?).ok().filter(|node| *node != self.config.node)?;
+        Some((node, forward.leader_node.as_ref()?.address.clone()))
+    }
+
+    /// The reason of a stop: the first one noted, which is better than its consequence.
+    pub(super) fn why_stopped(&self, consequence: &(impl Display + ?Sized)) -> String {
+        self.health.stopped().unwrap_or_else(|| consequence.to_string())
+    }
 }

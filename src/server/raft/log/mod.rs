@@ -1,16 +1,25 @@
 //! The log: entries, vote and commit point of this node.
 //!
-//! [`LogStore`](store::LogStore) answers every read from memory, where the whole uncompacted log is, and hands writes to
+//! `LogStore` answers every read from memory, where the whole uncompacted log is, and hands writes to
 //! a [`LogBackend`] in order. A backend that touches a disk is driven by one thread, which makes everything that waits
 //! durable by one commit. Rules: an answer follows durability; after the first failed commit no write is ever answered
 //! with success again.
 
+mod cache;
 mod memory;
+mod redb;
+mod store;
+#[cfg(test)]
+mod tests;
+mod writer;
 
 pub use memory::MemoryLog;
+pub(super) use redb::RedbLog;
+pub(super) use store::LogStore;
 
 use bytes::Bytes;
 use std::io;
+use std::path::PathBuf;
 
 /// Where the log is kept. It stores records; what they mean is not its business.
 pub trait LogBackend: Send + 'static {
@@ -25,6 +34,11 @@ pub trait LogBackend: Send + 'static {
     /// # Errors
     /// When durability is in doubt. It is not called again after that.
     fn commit(&mut self, ops: &[LogOp]) -> io::Result<()>;
+
+    /// Where it is, for an operator who reads an error.
+    fn place(&self) -> PathBuf {
+        PathBuf::from("the log in memory")
+    }
 
     /// True when [`commit`](LogBackend::commit) may block, so that a thread of its own must run it. A simulator's
     /// backend says no, since threads are not deterministic.

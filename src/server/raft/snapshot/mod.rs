@@ -1,12 +1,15 @@
 //! Snapshots: the state at one position, which replaces the log up to there.
 
+mod file;
 mod memory;
 
+pub(super) use file::FileSnapshots;
 pub use memory::MemorySnapshots;
 
 use super::machine::Position;
 use bytes::Bytes;
 use std::io;
+use std::path::PathBuf;
 
 /// One snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,11 @@ pub trait SnapshotStore: Send + Sync + 'static {
     /// # Errors
     /// When durability is in doubt; the earlier newest one is then still there.
     fn save(&self, snapshot: &Snapshot) -> io::Result<()>;
+
+    /// Where it is, for an operator who reads an error.
+    fn place(&self) -> PathBuf {
+        PathBuf::from("the snapshots in memory")
+    }
 
     /// True when its calls may block.
     fn blocks(&self) -> bool {

@@ -1,0 +1,79 @@
+//! Whether this node can go on.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// What is known of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    /// The node cannot go on, and why.
+    pub(super) stopped: Option<String>,
+    /// It goes on, badly, and why.
+    pub(super) sick: Option<String>,
+}
+
+/// Shared by all parts of a node.
+pub(super) struct Health {
+    report: watch::Sender<Report>,
+    flushing: Mutex<Option<Instant>>,
+}
+
+impl Health {
+    pub(super) fn new() -> Health {
+        Health { report: watch::Sender::new(Report::default()), flushing: Mutex::new(None) }
+    }
+
+    /// The node cannot go on. It does not recover by itself, and only the first reason counts: what follows is its
+    /// consequence.
+    pub(super) fn stop(&self, why: &str) {
+        self.report.send_if_modified(|report| {
+            let first = report.stopped.is_none();
+            if first {
+                tracing::error!(why, "this node stops");
+                report.stopped = Some(why.to_string());
+            }
+            first
+        });
+    }
+
+    /// The node is sick of this, or well again.
+    pub(super) fn sick(&self, why: Option<String>) {
+        self.report.send_if_modified(|report| {
+            let changed = report.sick.is_some() != why.is_some();
+            if changed {
+                match &why {
+                    Some(why) => tracing::warn!(why, "this node is sick"),
+                    None => tracing::info!("this node is well again"),
+                }
+                report.sick = why;
+            }
+            changed
+        });
+    }
+
+    /// Why the node cannot go on, if so.
+    pub(super) fn stopped(&self) -> Option<String> {
+        self.report.borrow().stopped.clone()
+    }
+
+    /// To be told.
+    pub(super) fn watch(&self) -> watch::Receiver<Report> {
+        self.report.subscribe()
+    }
+
+    /// Around each flush of the log. Real time, not tokio's: it is only called from the thread that blocks on a disk.
+    pub(super) fn flush_began(&self) {
+        *self.flushing.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// The flush came back.
+    pub(super) fn flush_ended(&self) {
+        *self.flushing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// How long the flush under way has taken so far.
+    pub(super) fn flush_age(&self) -> Option<Duration> {
+        self.flushing.lock().unwrap_or_else(PoisonError::into_inner).map(|began| began.elapsed())
+    }
+}

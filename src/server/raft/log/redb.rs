@@ -1,0 +1,150 @@
+//! The log in a redb file.
+//!
+//! redb gives atomic, checksummed commits and recovers from a torn last one. What it gives back is checked again, record
+//! by record, by its reader: redb verifies its pages only after an unclean stop.
+
+use super::{LogBackend, LogOp, Stored};
+use crate::raft::dir::DirLock;
+use crate::raft::error::{Damaged, StartError};
+use bytes::Bytes;
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("entries");
+const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+const VOTE: &str = "vote";
+const PURGED: &str = "purged";
+const COMMITTED: &str = "committed";
+const IDENTITY: &str = "identity";
+
+/// The log is in memory too, so the file's cache only serves its writer.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// A log in one file.
+pub(in crate::raft) struct RedbLog {
+    db: Database,
+    path: PathBuf,
+    // Behind the database: the lock must be the last to go.
+    _lock: DirLock,
+}
+
+/// Any error of the store, with its kind where it has one: a full disk should be called that.
+fn of(error: impl Into<redb::Error>) -> io::Error {
+    match error.into() {
+        redb::Error::Io(e) => e,
+        redb::Error::Corrupted(why) => io::Error::new(io::ErrorKind::InvalidData, why),
+        other => io::Error::other(other),
+    }
+}
+
+impl RedbLog {
+    /// Opens the file, or makes it, for the node whose identity this record is. Returns the identity that the file holds.
+    pub(in crate::raft) fn open(
+        path: &Path,
+        identity: &Bytes,
+        lock: DirLock,
+    ) -> Result<(RedbLog, Bytes), StartError> {
+        // A damaged tree can make the store panic instead of returning an error; to an operator both are the same.
+        let opened = catch_unwind(AssertUnwindSafe(|| Self::check(path)))
+            .unwrap_or_else(|_| Err(Damaged::error(path, "its structure is broken")));
+        let db = opened.map_err(|e| StartError::of_file(path, e))?;
+        let log = RedbLog { db, path: path.to_path_buf(), _lock: lock };
+        let found = log.identify(identity).map_err(|e| StartError::of_file(path, e))?;
+        Ok((log, found))
+    }
+
+    fn check(path: &Path) -> io::Result<Database> {
+        let existed = path.exists();
+        let mut db = Database::builder().set_cache_size(CACHE_BYTES).create(path).map_err(|e| match e {
+            redb::DatabaseError::Storage(redb::StorageError::Io(e))
+                if e.kind() != io::ErrorKind::InvalidData =>
+            {
+                e
+            }
+            other => Damaged::error(path, other.to_string()),
+        })?;
+        // An unclean stop was repaired while opening. If there is still something to repair, committed data is missing.
+        if existed && !db.check_integrity().map_err(|e| Damaged::error(path, e.to_string()))? {
+            return Err(Damaged::error(path, "a committed write is missing from it"));
+        }
+        Ok(db)
+    }
+
+    fn identify(&self, identity: &Bytes) -> io::Result<Bytes> {
+        let write = self.db.begin_write().map_err(of)?;
+        let found = {
+            write.open_table(ENTRIES).map_err(of)?;
+            let mut meta = write.open_table(META).map_err(of)?;
+            let found = meta.get(IDENTITY).map_err(of)?.map(|v| Bytes::copy_from_slice(v.value()));
+            match found {
+                Some(found) => found,
+                None => {
+                    meta.insert(IDENTITY, &identity[..]).map_err(of)?;
+                    identity.clone()
+                }
+            }
+        };
+        write.commit().map_err(of)?;
+        Ok(found)
+    }
+
+    fn read(&self) -> io::Result<Stored> {
+        let read = self.db.begin_read().map_err(of)?;
+        let meta = read.open_table(META).map_err(of)?;
+        let value = |key| -> io::Result<Option<Bytes>> {
+            Ok(meta.get(key).map_err(of)?.map(|v| Bytes::copy_from_slice(v.value())))
+        };
+        let mut stored = Stored {
+            vote: value(VOTE)?,
+            purged: value(PURGED)?,
+            committed: value(COMMITTED)?,
+            entries: Vec::new(),
+        };
+        for row in read.open_table(ENTRIES).map_err(of)?.iter().map_err(of)? {
+            let (index, record) = row.map_err(of)?;
+            stored.entries.push((index.value(), Bytes::copy_from_slice(record.value())));
+        }
+        Ok(stored)
+    }
+}
+
+impl LogBackend for RedbLog {
+    fn load(&mut self) -> io::Result<Stored> {
+        catch_unwind(AssertUnwindSafe(|| self.read()))
+            .unwrap_or_else(|_| Err(Damaged::error(&self.path, "its structure is broken")))
+    }
+
+    fn commit(&mut self, ops: &[LogOp]) -> io::Result<()> {
+        let mut write = self.db.begin_write().map_err(of)?;
+        if ops.iter().all(|op| matches!(op, LogOp::Committed(_))) {
+            write.set_durability(Durability::None).map_err(of)?;
+        }
+        {
+            let mut entries = write.open_table(ENTRIES).map_err(of)?;
+            let mut meta = write.open_table(META).map_err(of)?;
+            for op in ops {
+                match op {
+                    LogOp::Append(rows) => {
+                        for (index, record) in rows {
+                            entries.insert(*index, &record[..]).map_err(of)?;
+                        }
+                    }
+                    LogOp::TruncateFrom(first) => entries.retain_in(*first.., |_, _| false).map_err(of)?,
+                    LogOp::PurgeTo(last, record) => {
+                        entries.retain_in(..=*last, |_, _| false).map_err(of)?;
+                        meta.insert(PURGED, &record[..]).map_err(of)?;
+                    }
+                    LogOp::Vote(record) => drop(meta.insert(VOTE, &record[..]).map_err(of)?),
+                    LogOp::Committed(record) => drop(meta.insert(COMMITTED, &record[..]).map_err(of)?),
+                }
+            }
+        }
+        write.commit().map_err(of)
+    }
+
+    fn place(&self) -> PathBuf {
+        self.path.clone()
+    }
+}

@@ -1,0 +1,158 @@
+//! The thread that makes writes durable.
+//!
+//! Rule: the first failed commit is the last one. What the disk holds after a failed fsync is not known (the kernel may
+//! drop the pages and call the next fsync a success), so everything that waits and everything that comes later is
+//! answered with the failure, until the process ends.
+
+use super::{LogBackend, LogOp};
+use crate::raft::health::Health;
+use crate::raft::limits;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{mpsc, oneshot};
+
+/// Told how the write ended.
+pub(super) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
+
+/// What the thread is told.
+pub(super) enum Message {
+    Write(LogOp, Option<Done>),
+    Close(oneshot::Sender<()>),
+}
+
+/// Where writes go.
+#[derive(Clone)]
+pub(super) enum Writer {
+    /// To a thread that may block.
+    Thread(mpsc::Sender<Message>),
+    /// To a backend that never blocks, at once.
+    Inline(Arc<Mutex<Committer>>),
+}
+
+impl Writer {
+    pub(super) fn start(backend: Box<dyn LogBackend>, health: Arc<Health>) -> io::Result<Writer> {
+        let blocks = backend.blocks();
+        let committer = Committer { backend: Some(backend), failed: None, health };
+        if !blocks {
+            return Ok(Writer::Inline(Arc::new(Mutex::new(committer))));
+        }
+        let (tx, rx) = mpsc::channel(limits::LOG_QUEUE);
+        std::thread::Builder::new().name("ringfence-log".to_string()).spawn(move || committer.run(rx))?;
+        Ok(Writer::Thread(tx))
+    }
+
+    /// Queues a write. It waits while the queue is full, which is what slows proposers down to the speed of the disk.
+    pub(super) async fn write(&self, op: LogOp, done: Option<Done>) -> io::Result<()> {
+        match self {
+            Writer::Thread(tx) => tx.send(Message::Write(op, done)).await.map_err(|_| closed()),
+            Writer::Inline(committer) => {
+                committer
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .commit(vec![op], done.into_iter().collect());
+                Ok(())
+            }
+        }
+    }
+
+    /// Queues a write and waits until it is durable.
+    pub(super) async fn write_through(&self, op: LogOp) -> io::Result<()> {
+        let (tx, rx) = oneshot::channel();
+        let done: Done = Box::new(move |result| drop(tx.send(result)));
+        self.write(op, Some(done)).await?;
+        rx.await.map_err(|_| closed())?
+    }
+
+    /// Commits what is queued, then closes the backend: its files are free when this returns.
+    pub(super) async fn close(&self) {
+        match self {
+            Writer::Thread(tx) => {
+                let (done, closed) = oneshot::channel();
+                if tx.send(Message::Close(done)).await.is_ok() {
+                    // An error means that the thread is gone, and the backend with it.
+                    let _ = closed.await;
+                }
+            }
+            Writer::Inline(committer) => {
+                committer.lock().unwrap_or_else(PoisonError::into_inner).backend = None;
+            }
+        }
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::other("the log is closed")
+}
+
+/// The backend and whether it can still be trusted.
+pub(super) struct Committer {
+    backend: Option<Box<dyn LogBackend>>,
+    failed: Option<String>,
+    health: Arc<Health>,
+}
+
+impl Committer {
+    fn run(mut self, mut rx: mpsc::Receiver<Message>) {
+        // A commit point alone is not worth a commit: losing it only makes the next start slower.
+        let mut idle: Option<LogOp> = None;
+        while let Some(first) = rx.blocking_recv() {
+            let (mut ops, mut done, mut close) = (Vec::new(), Vec::new(), None);
+            let mut next = Some(first);
+            while let Some(message) = next {
+                match message {
+                    Message::Write(op @ LogOp::Committed(_), None) => idle = Some(op),
+                    Message::Write(op, told) => {
+                        ops.push(op);
+                        done.extend(told);
+                    }
+                    Message::Close(told) => {
+                        close = Some(told);
+                        break;
+                    }
+                }
+                next = if ops.len() < limits::LOG_QUEUE { rx.try_recv().ok() } else { None };
+            }
+            if !ops.is_empty() || close.is_some() {
+                ops.extend(idle.take());
+            }
+            if !ops.is_empty() {
+                self.commit(ops, done);
+            }
+            if let Some(told) = close {
+                self.backend = None;
+                drop(rx);
+                let _ = told.send(());
+                return;
+            }
+        }
+    }
+
+    fn commit(&mut self, ops: Vec<LogOp>, done: Vec<Done>) {
+        let result = match (&self.failed, &mut self.backend) {
+            (Some(why), _) => Err(why.clone()),
+            (None, None) => Err("the log is closed".to_string()),
+            (None, Some(backend)) => {
+                let blocks = backend.blocks();
+                if blocks {
+                    self.health.flush_began();
+                }
+                let result = backend.commit(&ops).map_err(|e| {
+                    format!("the log could not be written ({e}); free or replace the disk, then start the node again")
+                });
+                if blocks {
+                    self.health.flush_ended();
+                }
+                result
+            }
+        };
+        if let Err(why) = &result
+            && self.backend.is_some()
+        {
+            self.failed.get_or_insert_with(|| why.clone());
+            self.health.stop(why);
+        }
+        for told in done {
+            told(result.clone().map_err(io::Error::other));
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Who is a member: one change at a time, each only on top of the membership it was decided on.
+
+use super::error::{Leader, MembersError};
+use super::limits;
+use super::node::{Inner, RaftNode};
+use super::types::{LogId, Peer, Types};
+use openraft::ChangeMembers;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::{ChangeMembershipError, ClientWriteError, ForwardToLeader, RaftError};
+use openraft::raft::Precondition;
+use ringfence_core::ids::{LogIndex, NodeId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// A new member may be this many entries behind when it becomes a voter: what it lacks then takes milliseconds.
+const CAUGHT_UP: u64 = 64;
+
+impl<A: Send + 'static> RaftNode<A> {
+    /// Adds a voter: first as a learner, then, when it has caught up within `patience`, as a voter. When it does not
+    /// catch up, or this future is dropped, the learner is taken out again. One change at a time. Adding a member that is
+    /// a voter at this address already succeeds.
+    ///
+    /// A second voter does not make a cluster safer: both must then be up. Go from one to three.
+    ///
+    /// # Errors
+    /// [`MembersError`].
+    pub async fn add_member(
+        &self,
+        node: NodeId,
+        address: String,
+        patience: Duration,
+    ) -> Result<(), MembersError> {
+        let inner = self.inner();
+        let _turn = inner.changing.try_lock().map_err(|_| MembersError::Busy)?;
+        let base = inner.leads_unchanging()?;
+        inner.dialer.dial(node, &address).map_err(|e| MembersError::Invalid(e.to_string()))?;
+        match inner.member(node) {
+            Some((known, true)) if known == address => return Ok(()),
+            Some((known, _)) => {
+                let why =
+                    format!("{node} is a member at {known} already: remove it first, or choose another id");
+                return Err(MembersError::Invalid(why));
+            }
+            None if inner.status.borrow().members.len() >= limits::MEMBERS => {
+                let why = format!("a cluster has at most {} members: remove one first", limits::MEMBERS);
+                return Err(MembersError::Invalid(why));
+            }
+            None => {}
+        }
+
+        let peer = Peer { address: address.clone(), store: None };
+        let joined =
+            inner.change(ChangeMembers::AddNodes(BTreeMap::from([(node.get(), peer)])), true, base).await?;
+        let learner = Learner { inner: Arc::clone(inner), node, joined, stays: false };
+        if !inner.caught_up(node, joined.index(), patience).await? {
+            let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+            return Err(MembersError::NotCaughtUp { node, address, waited_ms });
+        }
+        learner.promote().await
+    }
+
+    /// Removes a member. The leader may remove itself; it then hands over. Removing what is no member succeeds.
+    ///
+    /// # Errors
+    /// [`MembersError`]; [`MembersError::Invalid`] for the last voter.
+    pub async fn remove_member(&self, node: NodeId) -> Result<(), MembersError> {
+        let inner = self.inner();
+        let _turn = inner.changing.try_lock().map_err(|_| MembersError::Busy)?;
+        let base = inner.leads_unchanging()?;
+        let Some((_, voter)) = inner.member(node) else { return Ok(()) };
+        if voter && inner.status.borrow().members.values().filter(|m| m.voter).count() == 1 {
+            return Err(MembersError::Invalid(format!(
+                "{node} is the last voter: without it there is no cluster"
+            )));
+        }
+        let gone = BTreeSet::from([node.get()]);
+        let change = if voter { ChangeMembers::RemoveVoters(gone) } else { ChangeMembers::RemoveNodes(gone) };
+        inner.change(change, false, base).await.map(drop)
+    }
+
+    /// Hands leadership to this voter, or to the one whose log is furthest, and returns who leads then.
+    ///
+    /// # Errors
+    /// [`MembersError`]; [`MembersError::NotTransferred`] when nobody else leads in time.
+    pub async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<NodeId, MembersError> {
+        let inner = self.inner();
+        inner.leads()?;
+        let to = match to {
+            Some(node) if node == inner.config.node => return Ok(node),
+            Some(node) => match inner.member(node) {
+                Some((_, true)) => node,
+                _ => return Err(MembersError::Invalid(format!("{node} is not a voter"))),
+            },
+            None => (furthest_voter(inner).and_then(|id| NodeId::new(id).ok()))
+                .ok_or_else(|| MembersError::Invalid("there is no other voter to lead".to_string()))?,
+        };
+        let mut status = inner.status.subscribe();
+        let term = status.borrow().term;
+        let stopped = |e: &dyn std::fmt::Display| MembersError::Stopped(inner.why_stopped(e));
+        inner.raft.trigger().transfer_leader(to.get()).await.map_err(|e| stopped(&e))?;
+        let moved = status.wait_for(|s| s.stopped.is_some() || (s.term > term && s.leader.is_some()));
+        match tokio::time::timeout(inner.config.request_timeout, moved).await {
+            Ok(Ok(status)) => match (&status.leader, &status.stopped) {
+                (Some((leader, _)), None) => Ok(*leader),
+                (_, why) => Err(MembersError::Stopped(why.clone().unwrap_or_default())),
+            },
+            Ok(Err(closed)) => Err(stopped(&closed)),
+            Err(_) => {
+                let waited_ms = u64::try_from(inner.config.request_timeout.as_millis()).unwrap_or(u64::MAX);
+                Err(MembersError::NotTransferred { to, waited_ms })
+            }
+        }
+    }
+}
+
+/// A learner on its way to becoming a voter. Dropped before that, it is taken out again: nobody would finish the job, and
+/// a member that never answers costs every later change.
+struct Learner {
+    inner: Arc<Inner>,
+    node: NodeId,
+    joined: LogId,
+    stays: bool,
+}
+
+impl Learner {
+    async fn promote(mut self) -> Result<(), MembersError> {
+        // From here on the outcome is the cluster's: to take it out now could undo what has been committed.
+        self.stays = true;
+        let voters = ChangeMembers::AddVoterIds(BTreeSet::from([self.node.get()]));
+        self.inner.change(voters, true, Some(self.joined)).await.map(drop)
+    }
+}
+
+impl Drop for Learner {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        let (inner, node, joined) = (Arc::clone(&self.inner), self.node, self.joined);
+        tokio::spawn(async move {
+            // Only if nothing else changed: then somebody else has decided about it.
+            let gone = ChangeMembers::RemoveNodes(BTreeSet::from([node.get()]));
+            if let Err(error) = inner.change(gone, false, Some(joined)).await {
+                tracing::warn!(%node, %error, "the learner that did not catch up is still a member: remove it");
+            }
+        });
+    }
+}
+
+/// The other voter with the longest log, if any.
+pub(super) fn furthest_voter(node: &Inner) -> Option<u64> {
+    let status = node.status.borrow();
+    (status.members.iter())
+        .filter(|(id, member)| member.voter && **id != node.config.node)
+        .max_by_key(|(_, member)| member.matched)
+        .map(|(id, _)| id.get())
+}
+
+/// As the leader, writes the stores that members answered with into the membership, so that a member that comes back
+/// without its store is known for what it is.
+pub(super) async fn note_stores(node: &Arc<Inner>) {
+    let Ok(_turn) = node.changing.try_lock() else { return };
+    let Ok(base) = node.leads_unchanging() else { return };
+    let news: BTreeMap<u64, Peer> = {
+        let metrics = node.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let own = node.config.node.get();
+        (metrics.membership_config.membership().nodes())
+            .filter(|(_, peer)| peer.store.is_none())
+            .filter_map(|(id, peer)| {
+                let store = if *id == own { Some(node.identity.store) } else { node.stores.learnt(*id) }?;
+                Some((*id, Peer { address: peer.address.clone(), store: Some(store) }))
+            })
+            .collect()
+    };
+    if news.is_empty() {
+        return;
+    }
+    // It is tried again by whoever leads then.
+    if let Err(error) = node.change(ChangeMembers::SetNodes(news), true, base).await {
+        tracing::debug!(%error, "the members' stores are not written down yet");
+    }
+}
+
+impl Inner {
+    fn known_leader(&self) -> Option<Leader> {
+        self.status.borrow().leader.clone().filter(|(node, _)| *node != self.config.node)
+    }
+
+    fn leads(&self) -> Result<(), MembersError> {
+        let status = self.status.borrow();
+        match &status.stopped {
+            Some(why) => Err(MembersError::Stopped(why.clone())),
+            None if status.leads() => Ok(()),
+            None => {
+                drop(status);
+                Err(MembersError::NotLeader(self.known_leader()))
+            }
+        }
+    }
+
+    /// The entry of the membership in force, when this node leads and no change is under way.
+    fn leads_unchanging(&self) -> Result<Option<LogId>, MembersError> {
+        self.leads()?;
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        if metrics.membership_config != metrics.committed_membership_config {
+            return Err(MembersError::Busy);
+        }
+        Ok(*metrics.membership_config.log_id())
+    }
+
+    /// A member's address, and whether it has a vote.
+    fn member(&self, node: NodeId) -> Option<(String, bool)> {
+        self.status.borrow().members.get(&node).map(|m| (m.address.clone(), m.voter))
+    }
+
+    /// Makes one change on top of the membership at `base`, and returns the entry of the new one.
+    async fn change(
+        &self,
+        change: ChangeMembers<u64, Peer>,
+        retain: bool,
+        base: Option<LogId>,
+    ) -> Result<LogId, MembersError> {
+        let on_top = [Precondition::LastMembershipLogId { last_membership_log_id: base }];
+        let changed = self.raft.change_membership_if(change, retain, on_top);
+        match tokio::time::timeout(self.config.request_timeout, changed).await {
+            Ok(Ok(response)) => Ok(response.log_id),
+            Ok(Err(error)) => Err(self.refused(error)),
+            Err(_) => {
+                Err(MembersError::Unknown(format!("no answer within {:?}", self.config.request_timeout)))
+            }
+        }
+    }
+
+    fn refused(&self, error: RaftError<Types, ClientWriteError<Types>>) -> MembersError {
+        let leader = |forward: ForwardToLeader<Types>| self.leader_of(&forward);
+        match error {
+            RaftError::Fatal(fatal) => MembersError::Unknown(self.why_stopped(&fatal)),
+            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
+                MembersError::NotLeader(leader(forward))
+            }
+            RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) => {
+                MembersError::Unknown("leadership was lost meanwhile".to_string())
+            }
+            RaftError::APIError(ClientWriteError::PreconditionFailed(_)) => MembersError::Changed,
+            RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => match error {
+                ChangeMembershipError::InProgress(_) | ChangeMembershipError::UncommittedLeaderLog(_) => {
+                    MembersError::Busy
+                }
+                other => MembersError::Invalid(other.to_string()),
+            },
+        }
+    }
+
+    /// Waits until a learner's log has come close to this leader's. False when it did not in time.
+    async fn caught_up(&self, node: NodeId, joined: u64, patience: Duration) -> Result<bool, MembersError> {
+        let mut status = self.status.subscribe();
+        let term = status.borrow().term;
+        let close = status.wait_for(|s| {
+            let gone = !s.leads() || s.term != term;
+            let matched = s.members.get(&node).and_then(|m| m.matched).map(LogIndex::get);
+            let last = s.last_log.map_or(0, LogIndex::get);
+            gone || matched.is_some_and(|m| m >= joined && m + CAUGHT_UP >= last)
+        });
+        match timeout_at(Instant::now() + patience, close).await {
+            Ok(Ok(status)) if status.leads() && status.term == term => Ok(true),
+            Ok(Ok(status)) => match &status.stopped {
+                Some(why) => Err(MembersError::Stopped(why.clone())),
+                None => Err(MembersError::NotLeader(status.leader.clone())),
+            },
+            Ok(Err(closed)) => Err(MembersError::Stopped(self.why_stopped(&closed))),
+            Err(_) => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Snapshots as files, `<index>.snap`.
+//!
+//! A file is a magic number, a format version, the lengths of two parts, the parts (a header message and the machine's
+//! bytes), and a CRC-32C of all before it. It appears under its name only when it is complete and durable: written
+//! beside, synced, renamed, and the directory synced. The newest two are kept, the older one for an operator; the program
+//! reads the newest or nothing, because the log behind an older one may be gone.
+
+use super::{Snapshot, SnapshotStore};
+use crate::raft::error::Damaged;
+use crate::raft::limits;
+use crate::raft::machine::Position;
+use bytes::{Buf, Bytes};
+use ringfence_core::ids::{LogIndex, Term};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"RFSNAP\r\n";
+const VERSION: u32 = 1;
+/// Magic, version, term, index, and the lengths of membership and data.
+const HEADER: usize = 8 + 4 + 8 + 8 + 8 + 8;
+const KEPT: usize = 2;
+
+/// A directory of snapshots.
+pub(in crate::raft) struct FileSnapshots {
+    dir: PathBuf,
+}
+
+impl FileSnapshots {
+    /// Opens the directory, or makes it. What an interrupted write left is removed.
+    pub(in crate::raft) fn open(dir: &Path) -> io::Result<FileSnapshots> {
+        fs::create_dir_all(dir)?;
+        for file in fs::read_dir(dir)? {
+            let path = file?.path();
+            if path.extension().is_some_and(|e| e == "tmp") {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(FileSnapshots { dir: dir.to_path_buf() })
+    }
+
+    /// All snapshots, oldest first.
+    fn list(&self) -> io::Result<Vec<(u64, PathBuf)>> {
+        let mut found = Vec::new();
+        for file in fs::read_dir(&self.dir)? {
+            let path = file?.path();
+            let index = path.file_stem().and_then(|s| s.to_str()).and_then(|s| s.parse().ok());
+            if let (Some(index), true) = (index, path.extension().is_some_and(|e| e == "snap")) {
+                found.push((index, path));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+impl SnapshotStore for FileSnapshots {
+    fn newest(&self) -> io::Result<Option<Snapshot>> {
+        match self.list()?.pop() {
+            Some((index, path)) => read(&path, index).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn save(&self, snapshot: &Snapshot) -> io::Result<()> {
+        let name = format!("{:020}", snapshot.at.index.get());
+        let (tmp, path) = (self.dir.join(format!("{name}.tmp")), self.dir.join(format!("{name}.snap")));
+        write(&tmp, snapshot)?;
+        fs::rename(&tmp, &path)?;
+        File::open(&self.dir)?.sync_all()?;
+        // Only now that the new one cannot be lost.
+        let files = self.list()?;
+        for (_, old) in files.iter().take(files.len().saturating_sub(KEPT)) {
+            fs::remove_file(old)?;
+        }
+        Ok(())
+    }
+
+    fn place(&self) -> PathBuf {
+        self.dir.clone()
+    }
+}
+
+fn write(path: &Path, snapshot: &Snapshot) -> io::Result<()> {
+    let mut header = Vec::with_capacity(HEADER);
+    header.extend_from_slice(MAGIC);
+    header.extend_from_slice(&VERSION.to_le_bytes());
+    header.extend_from_slice(&snapshot.at.term.get().to_le_bytes());
+    header.extend_from_slice(&snapshot.at.index.get().to_le_bytes());
+    header.extend_from_slice(&(snapshot.membership.len() as u64).to_le_bytes());
+    header.extend_from_slice(&(snapshot.data.len() as u64).to_le_bytes());
+    let mut sum = crc32c::crc32c(&header);
+    let mut file = File::create(path)?;
+    file.write_all(&header)?;
+    for part in [&snapshot.membership, &snapshot.data] {
+        sum = crc32c::crc32c_append(sum, part);
+        file.write_all(part)?;
+    }
+    file.write_all(&sum.to_le_bytes())?;
+    file.sync_all()
+}
+
+fn read(path: &Path, index: u64) -> io::Result<Snapshot> {
+    let wrong = |why: String| Damaged::error(path, why);
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if length < (HEADER + 4) as u64 || length > limits::SNAPSHOT_BYTES + (1 << 20) {
+        return Err(wrong(format!("{length} bytes cannot be a snapshot")));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let bytes = Bytes::from(bytes);
+    let body = bytes.slice(..bytes.len().saturating_sub(4));
+    let mut header = body.clone();
+    if header.len() < HEADER || header.split_to(8) != MAGIC[..] {
+        return Err(wrong("it does not begin like a snapshot".to_string()));
+    }
+    let version = header.get_u32_le();
+    if version == 0 || version > VERSION {
+        return Err(wrong(format!(
+            "it has format {version}, and this version knows formats up to {VERSION}: run the version that wrote it"
+        )));
+    }
+    let (found, wanted) = (crc32c::crc32c(&body), bytes.slice(body.len()..).get_u32_le());
+    if found != wanted {
+        return Err(wrong(format!("its checksum is {found:08x} and should be {wanted:08x}")));
+    }
+    let at = Position { term: Term::new(header.get_u64_le()), index: LogIndex::new(header.get_u64_le()) };
+    let (membership, data) = (header.get_u64_le(), header.get_u64_le());
+    if at.index.get() != index || membership.checked_add(data) != Some(header.len() as u64) {
+        return Err(wrong("its header does not fit it".to_string()));
+    }
+    let membership = header.split_to(usize::try_from(membership).unwrap_or(usize::MAX).min(header.len()));
+    Ok(Snapshot { at, membership, data: header })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(index: u64, data: &'static [u8]) -> Snapshot {
+        let at = Position { term: Term::new(3), index: LogIndex::new(index) };
+        Snapshot { at, membership: Bytes::from_static(b"members"), data: Bytes::from_static(data) }
+    }
+
+    #[test]
+    fn the_newest_is_read_back_and_two_are_kept() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = FileSnapshots::open(dir.path()).expect("opens");
+        assert_eq!(store.newest().expect("empty"), None);
+        for index in [9, 10, 11] {
+            store.save(&snapshot(index, b"state")).expect("saved");
+        }
+        assert_eq!(store.newest().expect("read"), Some(snapshot(11, b"state")));
+        assert_eq!(store.list().expect("listed").iter().map(|(i, _)| *i).collect::<Vec<_>>(), [10, 11]);
+    }
+
+    #[test]
+    fn any_flipped_bit_or_cut_is_refused_with_the_file_named_and_the_older_one_is_not_used() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = FileSnapshots::open(dir.path()).expect("opens");
+        store.save(&snapshot(1, b"older")).expect("saved");
+        store.save(&snapshot(2, b"newer")).expect("saved");
+        let path = store.list().expect("listed").pop().expect("two").1;
+        let whole = fs::read(&path).expect("read");
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            fs::write(&path, &bytes).expect("written");
+            let error = store.newest().expect_err("a flipped bit").to_string();
+            assert!(error.contains("00000000000000000002.snap"), "{error}");
+        }
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).expect("written");
+            assert!(store.newest().is_err(), "cut to {length}");
+        }
+    }
+
+    #[test]
+    fn what_an_interrupted_write_left_is_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("00000000000000000007.tmp"), b"half").expect("written");
+        let store = FileSnapshots::open(dir.path()).expect("opens");
+        assert_eq!(store.newest().expect("read"), None);
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 0);
+    }
+}
