@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`v1`] | generated from `proto/ringfence/v1`; nothing outside this crate takes its messages apart by hand twice |
 //! | [`convert`] | core types to and from the public messages; a field that is wrong is named |
+//! | [`state`] | log entries and snapshots as bytes, for coordinator nodes |
 //! | [`Failure`] | a failed call in a form that programs can act on |
 //!
 //! It does no I/O and decides nothing. Its rule: what comes from the wire or the disk is checked in full before it becomes a
@@ -12,6 +13,7 @@
 
 pub mod convert;
 mod error;
+pub mod state;
 mod text;
 
 pub use error::{ErrorKind, Failure};

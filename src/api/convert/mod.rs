@@ -5,9 +5,12 @@
 //! generated message apart.
 
 mod address;
+pub mod checked;
 mod field;
+mod keyspace;
 mod session_end;
 
 pub use address::{NodeAddress, Owner};
 pub use field::InvalidField;
+pub use keyspace::{Keyspace, partition_count};
 pub use session_end::SessionEnd;

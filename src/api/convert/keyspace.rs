@@ -1,0 +1,219 @@
+//! Keyspaces and their policies.
+
+use super::checked::{keyspace_name, millis, unknown_value};
+use super::field::InvalidField;
+use crate::v1;
+use ringfence_core::ids::KeyspaceName;
+use ringfence_core::placement::PartitionCount;
+use ringfence_core::state::{self, Policy, PolicyChange, PolicyError, Takeover};
+use std::time::Duration;
+
+/// What a caller knows of a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Keyspace {
+    /// Its name.
+    pub name: KeyspaceName,
+    /// How many partitions it has, for life.
+    pub partitions: PartitionCount,
+    /// How it is run.
+    pub policy: Policy,
+}
+
+impl From<&state::Keyspace> for Keyspace {
+    fn from(from: &state::Keyspace) -> Keyspace {
+        Keyspace { name: from.name().clone(), partitions: from.count(), policy: from.policy().clone() }
+    }
+}
+
+impl From<&Keyspace> for v1::Keyspace {
+    fn from(from: &Keyspace) -> v1::Keyspace {
+        v1::Keyspace {
+            name: from.name.to_string(),
+            partitions: from.partitions.get(),
+            policy: Some((&from.policy).into()),
+        }
+    }
+}
+
+impl From<&state::Keyspace> for v1::Keyspace {
+    fn from(from: &state::Keyspace) -> v1::Keyspace {
+        (&Keyspace::from(from)).into()
+    }
+}
+
+impl TryFrom<v1::Keyspace> for Keyspace {
+    type Error = InvalidField;
+
+    fn try_from(wire: v1::Keyspace) -> Result<Keyspace, InvalidField> {
+        let policy = wire.policy.ok_or_else(|| InvalidField::missing("policy"))?;
+        Ok(Keyspace {
+            name: keyspace_name("name", &wire.name)?,
+            partitions: partition_count("partitions", wire.partitions)?,
+            policy: Policy::try_from(policy).map_err(|e| e.within("policy"))?,
+        })
+    }
+}
+
+/// How many partitions a keyspace has.
+pub fn partition_count(field: &str, number: u32) -> Result<PartitionCount, InvalidField> {
+    PartitionCount::new(number).map_err(|why| InvalidField::new(field, why))
+}
+
+impl From<&Policy> for v1::KeyspacePolicy {
+    fn from(from: &Policy) -> v1::KeyspacePolicy {
+        v1::KeyspacePolicy {
+            ttl_ms: millis(from.ttl()),
+            takeover: takeover_to_wire(from.takeover()).into(),
+            drain_deadline_ms: from.drain_deadline_set().map_or(0, millis),
+            lock_delay_ms: millis(from.lock_delay()),
+            max_moves_in_flight: from.max_moves_in_flight(),
+            balance: from.balance(),
+        }
+    }
+}
+
+impl TryFrom<v1::KeyspacePolicy> for Policy {
+    type Error = InvalidField;
+
+    fn try_from(wire: v1::KeyspacePolicy) -> Result<Policy, InvalidField> {
+        let change = PolicyChange {
+            ttl: Some(Duration::from_millis(wire.ttl_ms)),
+            takeover: Some(takeover_from_wire("takeover", wire.takeover)?),
+            drain_deadline: Some(Duration::from_millis(wire.drain_deadline_ms)),
+            lock_delay: Some(Duration::from_millis(wire.lock_delay_ms)),
+            max_moves_in_flight: Some(wire.max_moves_in_flight),
+            balance: Some(wire.balance),
+        };
+        Policy::default().with(&change).map_err(|why| policy_error(&why))
+    }
+}
+
+impl From<&PolicyChange> for v1::KeyspaceChange {
+    fn from(from: &PolicyChange) -> v1::KeyspaceChange {
+        v1::KeyspaceChange {
+            ttl_ms: from.ttl.map(millis),
+            takeover: from.takeover.map(|takeover| takeover_to_wire(takeover).into()),
+            drain_deadline_ms: from.drain_deadline.map(millis),
+            lock_delay_ms: from.lock_delay.map(millis),
+            max_moves_in_flight: from.max_moves_in_flight,
+            balance: from.balance,
+        }
+    }
+}
+
+/// The fields alone; whether they work together only the keyspace's policy can say ([`Policy::with`]).
+impl TryFrom<v1::KeyspaceChange> for PolicyChange {
+    type Error = InvalidField;
+
+    fn try_from(wire: v1::KeyspaceChange) -> Result<PolicyChange, InvalidField> {
+        Ok(PolicyChange {
+            ttl: wire.ttl_ms.map(Duration::from_millis),
+            takeover: wire.takeover.map(|number| takeover_from_wire("takeover", number)).transpose()?,
+            drain_deadline: wire.drain_deadline_ms.map(Duration::from_millis),
+            lock_delay: wire.lock_delay_ms.map(Duration::from_millis),
+            max_moves_in_flight: wire.max_moves_in_flight,
+            balance: wire.balance,
+        })
+    }
+}
+
+/// The field that a policy fails by.
+fn policy_error(why: &PolicyError) -> InvalidField {
+    let field = match why {
+        PolicyError::Ttl(_) => "ttl_ms",
+        PolicyError::LockDelay(_) => "lock_delay_ms",
+        PolicyError::DrainDeadline(_) => "drain_deadline_ms",
+        PolicyError::MovesInFlight(_) => "max_moves_in_flight",
+    };
+    InvalidField::new(field, why)
+}
+
+fn takeover_to_wire(takeover: Takeover) -> v1::Takeover {
+    match takeover {
+        Takeover::Lease => v1::Takeover::Lease,
+        Takeover::Fence => v1::Takeover::Fence,
+    }
+}
+
+/// A takeover that is left out is an error and never a default: it decides whether two workers may both believe.
+fn takeover_from_wire(field: &str, number: i32) -> Result<Takeover, InvalidField> {
+    match v1::Takeover::try_from(number) {
+        Ok(v1::Takeover::Lease) => Ok(Takeover::Lease),
+        Ok(v1::Takeover::Fence) => Ok(Takeover::Fence),
+        Ok(v1::Takeover::Unspecified) | Err(_) => Err(unknown_value(field, number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorKind, Failure};
+
+    fn keyspace() -> Keyspace {
+        let change = PolicyChange {
+            ttl: Some(Duration::from_secs(3)),
+            takeover: Some(Takeover::Fence),
+            drain_deadline: Some(Duration::from_millis(1_500)),
+            lock_delay: Some(Duration::from_millis(250)),
+            max_moves_in_flight: Some(7),
+            balance: Some(false),
+        };
+        Keyspace {
+            name: KeyspaceName::new("orders").unwrap(),
+            partitions: PartitionCount::new(64).unwrap(),
+            policy: Policy::default().with(&change).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_keyspace_is_the_same_behind_the_wire() {
+        assert_eq!(Keyspace::try_from(v1::Keyspace::from(&keyspace())), Ok(keyspace()));
+        let default = Keyspace { policy: Policy::default(), ..keyspace() };
+        assert_eq!(Keyspace::try_from(v1::Keyspace::from(&default)), Ok(default));
+    }
+
+    #[test]
+    fn a_change_is_the_same_behind_the_wire() {
+        for change in [
+            PolicyChange::default(),
+            PolicyChange { drain_deadline: Some(Duration::ZERO), balance: Some(true), ..Default::default() },
+            PolicyChange {
+                takeover: Some(Takeover::Lease),
+                ttl: Some(Duration::from_secs(9)),
+                ..Default::default()
+            },
+        ] {
+            assert_eq!(PolicyChange::try_from(v1::KeyspaceChange::from(&change)), Ok(change));
+        }
+    }
+
+    #[test]
+    fn f062_a_field_that_cannot_work_is_named_with_its_path() {
+        let wrong = |f: fn(&mut v1::Keyspace)| {
+            let mut wire = v1::Keyspace::from(&keyspace());
+            f(&mut wire);
+            Keyspace::try_from(wire).unwrap_err().field().to_owned()
+        };
+        assert_eq!(wrong(|k| k.name = "A".to_owned()), "name");
+        assert_eq!(wrong(|k| k.partitions = 0), "partitions");
+        assert_eq!(wrong(|k| k.policy = None), "policy");
+        assert_eq!(wrong(|k| k.policy.as_mut().unwrap().ttl_ms = 1), "policy.ttl_ms");
+        assert_eq!(wrong(|k| k.policy.as_mut().unwrap().takeover = 0), "policy.takeover");
+        assert_eq!(wrong(|k| k.policy.as_mut().unwrap().takeover = 99), "policy.takeover");
+        assert_eq!(
+            wrong(|k| k.policy.as_mut().unwrap().max_moves_in_flight = 0),
+            "policy.max_moves_in_flight"
+        );
+        let failure = Failure::from(InvalidField::missing("policy.takeover"));
+        assert_eq!(failure.kind(), ErrorKind::Invalid);
+        assert!(failure.message().contains("policy.takeover"));
+    }
+
+    #[test]
+    fn f096_durations_at_the_end_of_their_range_are_refused_and_do_not_wrap() {
+        let mut wire = v1::Keyspace::from(&keyspace());
+        wire.policy.as_mut().unwrap().drain_deadline_ms = u64::MAX;
+        assert_eq!(Keyspace::try_from(wire).unwrap_err().field(), "policy.drain_deadline_ms");
+        assert_eq!(millis(Duration::MAX), u64::MAX);
+    }
+}

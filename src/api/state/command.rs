@@ -1,0 +1,281 @@
+//! Commands of a log entry, to the wire and back.
+
+use super::fields::{
+    id_from_wire, id_to_wire, key_from_wire, key_to_wire, keyspaces_from_wire, keyspaces_to_wire,
+    labels_from_wire, labels_to_wire, reason_from_wire, reason_to_wire, weight_from_wire,
+};
+use crate::convert::{InvalidField, checked, partition_count};
+use crate::v1::log_command as wire;
+use crate::v1::{self, log_command::Command as Wire};
+use prost::bytes::Bytes;
+use ringfence_core::ids::{ClusterId, Epoch, KeyspaceId, LogIndex, MoveId, SessionId};
+use ringfence_core::state::{Command, Join, Policy, PolicyChange, Released};
+use std::time::Duration;
+
+pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
+    let command = match command {
+        Command::FormCluster { cluster, lineage } => {
+            Wire::FormCluster(wire::FormCluster { cluster: cluster.to_string(), lineage: *lineage })
+        }
+        Command::NoteNode { node } => Wire::NoteNode(wire::NoteNode { node: node.get() }),
+        Command::CreateKeyspace { keyspace, partitions, policy } => {
+            Wire::CreateKeyspace(wire::CreateKeyspace {
+                keyspace: keyspace.to_string(),
+                partitions: partitions.get(),
+                policy: Some(policy.into()),
+            })
+        }
+        Command::UpdateKeyspace { keyspace, change } => Wire::UpdateKeyspace(wire::UpdateKeyspace {
+            keyspace: keyspace.get(),
+            change: Some(change.into()),
+        }),
+        Command::DeleteKeyspace { keyspace } => {
+            Wire::DeleteKeyspace(wire::DeleteKeyspace { keyspace: keyspace.get() })
+        }
+        Command::Join(join) => Wire::Join(join_to_wire(join)),
+        Command::Withdraw { session } => Wire::Withdraw(wire::Withdraw { session: session.get() }),
+        Command::Leave { session } => Wire::Leave(wire::Leave { session: session.get() }),
+        Command::Suspect { sessions } => Wire::Suspect(wire::Suspect {
+            sessions: sessions.iter().map(|(session, _)| session.get()).collect(),
+            thirds: sessions.iter().map(|(_, thirds)| u32::from(*thirds)).collect(),
+        }),
+        Command::Clear { sessions } => {
+            Wire::Clear(wire::Clear { sessions: sessions.iter().map(|session| session.get()).collect() })
+        }
+        Command::Expire { session, suspicion } => {
+            Wire::Expire(wire::Expire { session: session.get(), suspicion_index: suspicion.get() })
+        }
+        Command::Grant { partition, replaces, to, why } => Wire::Grant(wire::Grant {
+            partition: Some(key_to_wire(*partition)),
+            replaces: replaces.map_or(0, Epoch::get),
+            session: to.get(),
+            why: reason_to_wire(*why),
+        }),
+        Command::Drain { partition, epoch, to, deadline, why } => Wire::Drain(wire::Drain {
+            partition: Some(key_to_wire(*partition)),
+            epoch: epoch.get(),
+            to: to.to_string(),
+            deadline_ms: checked::millis(*deadline),
+            why: reason_to_wire(*why),
+        }),
+        Command::RevokeSeen { partition, epoch, session } => Wire::RevokeSeen(wire::RevokeSeen {
+            partition: Some(key_to_wire(*partition)),
+            epoch: epoch.get(),
+            session: session.get(),
+        }),
+        Command::DrainOver { partition, epoch, move_id } => Wire::DrainOver(wire::DrainOver {
+            partition: Some(key_to_wire(*partition)),
+            epoch: epoch.get(),
+            r#move: move_id.get(),
+        }),
+        Command::Seize { partition, epoch, session } => Wire::Seize(wire::Seize {
+            partition: Some(key_to_wire(*partition)),
+            epoch: epoch.get(),
+            session: session.get(),
+        }),
+        Command::Release { partition, epoch, session, how } => Wire::Release(wire::Release {
+            partition: Some(key_to_wire(*partition)),
+            epoch: epoch.get(),
+            session: session.get(),
+            how: Some(released_to_wire(how)),
+        }),
+        Command::Ready { partition, epoch, session } => Wire::Ready(wire::Ready {
+            partition: Some(key_to_wire(*partition)),
+            epoch: epoch.get(),
+            session: session.get(),
+        }),
+        Command::EndCooling { partition, epoch } => Wire::EndCooling(wire::EndCooling {
+            partition: Some(key_to_wire(*partition)),
+            epoch: epoch.get(),
+        }),
+    };
+    v1::LogCommand { command: Some(command) }
+}
+
+fn join_to_wire(join: &Join) -> wire::Join {
+    wire::Join {
+        worker: join.worker.to_string(),
+        nonce: id_to_wire(join.nonce),
+        secret_sha256: Bytes::copy_from_slice(&join.secret_hash),
+        address: join.address.clone(),
+        weight: join.weight.get(),
+        labels: labels_to_wire(&join.labels),
+        keyspaces: keyspaces_to_wire(&join.keyspaces),
+        replaces: join.replaces.map_or(0, SessionId::get),
+    }
+}
+
+fn released_to_wire(how: &Released) -> wire::release::How {
+    use wire::release::{Failed, How, Returned, Revoked};
+    match how {
+        Released::Revoked => How::Revoked(Revoked {}),
+        Released::Returned => How::Returned(Returned {}),
+        Released::Failed(error) => How::Failed(Failed { error: error.clone() }),
+    }
+}
+
+pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField> {
+    let (name, command) = match command.command {
+        None => return Err(InvalidField::missing("command")),
+        Some(Wire::FormCluster(c)) => ("form_cluster", form_cluster(&c)),
+        Some(Wire::NoteNode(c)) => {
+            ("note_node", checked::node_id("node", c.node).map(|node| Command::NoteNode { node }))
+        }
+        Some(Wire::CreateKeyspace(c)) => ("create_keyspace", create_keyspace(c)),
+        Some(Wire::UpdateKeyspace(c)) => ("update_keyspace", update_keyspace(c)),
+        Some(Wire::DeleteKeyspace(c)) => {
+            ("delete_keyspace", Ok(Command::DeleteKeyspace { keyspace: KeyspaceId::new(c.keyspace) }))
+        }
+        Some(Wire::Join(c)) => ("join", join(c)),
+        Some(Wire::Withdraw(c)) => {
+            ("withdraw", session(c.session).map(|session| Command::Withdraw { session }))
+        }
+        Some(Wire::Leave(c)) => ("leave", session(c.session).map(|session| Command::Leave { session })),
+        Some(Wire::Suspect(c)) => ("suspect", suspect(&c)),
+        Some(Wire::Clear(c)) => ("clear", sessions(&c.sessions).map(|sessions| Command::Clear { sessions })),
+        Some(Wire::Expire(c)) => ("expire", expire(&c)),
+        Some(Wire::Grant(c)) => ("grant", grant(c)),
+        Some(Wire::Drain(c)) => ("drain", drain(c)),
+        Some(Wire::RevokeSeen(c)) => ("revoke_seen", revoke_seen(c)),
+        Some(Wire::DrainOver(c)) => ("drain_over", drain_over(c)),
+        Some(Wire::Seize(c)) => ("seize", seize(c)),
+        Some(Wire::Release(c)) => ("release", release(c)),
+        Some(Wire::Ready(c)) => ("ready", ready(c)),
+        Some(Wire::EndCooling(c)) => ("end_cooling", end_cooling(c)),
+    };
+    command.map_err(|e| e.within(name))
+}
+
+fn session(number: u64) -> Result<SessionId, InvalidField> {
+    checked::session("session", number)
+}
+
+fn epoch(number: u64) -> Result<Epoch, InvalidField> {
+    checked::epoch("epoch", number)
+}
+
+fn sessions(numbers: &[u64]) -> Result<Vec<SessionId>, InvalidField> {
+    numbers.iter().map(|number| checked::session("sessions", *number)).collect()
+}
+
+fn form_cluster(c: &wire::FormCluster) -> Result<Command, InvalidField> {
+    let cluster = ClusterId::new(&c.cluster).map_err(|why| InvalidField::new("cluster", why))?;
+    Ok(Command::FormCluster { cluster, lineage: c.lineage })
+}
+
+fn create_keyspace(c: wire::CreateKeyspace) -> Result<Command, InvalidField> {
+    let policy = c.policy.ok_or_else(|| InvalidField::missing("policy"))?;
+    Ok(Command::CreateKeyspace {
+        keyspace: checked::keyspace_name("keyspace", &c.keyspace)?,
+        partitions: partition_count("partitions", c.partitions)?,
+        policy: Policy::try_from(policy).map_err(|e| e.within("policy"))?,
+    })
+}
+
+fn update_keyspace(c: wire::UpdateKeyspace) -> Result<Command, InvalidField> {
+    let change = c.change.ok_or_else(|| InvalidField::missing("change"))?;
+    Ok(Command::UpdateKeyspace {
+        keyspace: KeyspaceId::new(c.keyspace),
+        change: PolicyChange::try_from(change).map_err(|e| e.within("change"))?,
+    })
+}
+
+fn join(c: wire::Join) -> Result<Command, InvalidField> {
+    Ok(Command::Join(Box::new(Join {
+        worker: checked::worker_id("worker", &c.worker)?,
+        nonce: id_from_wire("nonce", &c.nonce)?,
+        secret_hash: checked::bytes("secret_sha256", &c.secret_sha256)?,
+        address: c.address,
+        weight: weight_from_wire(c.weight)?,
+        labels: labels_from_wire(c.labels),
+        keyspaces: keyspaces_from_wire(c.keyspaces),
+        replaces: SessionId::new(c.replaces),
+    })))
+}
+
+fn suspect(c: &wire::Suspect) -> Result<Command, InvalidField> {
+    if c.sessions.len() != c.thirds.len() {
+        let why = format!("there are {} of them for {} sessions", c.thirds.len(), c.sessions.len());
+        return Err(InvalidField::new("thirds", why));
+    }
+    let thirds = |number: &u32| {
+        u8::try_from(*number).map_err(|_| InvalidField::new("thirds", format_args!("{number} is not 1 or 2")))
+    };
+    let sessions = sessions(&c.sessions)?.into_iter().zip(&c.thirds);
+    let sessions = sessions.map(|(session, number)| Ok((session, thirds(number)?)));
+    Ok(Command::Suspect { sessions: sessions.collect::<Result<_, _>>()? })
+}
+
+fn expire(c: &wire::Expire) -> Result<Command, InvalidField> {
+    Ok(Command::Expire { session: session(c.session)?, suspicion: LogIndex::new(c.suspicion_index) })
+}
+
+fn grant(c: wire::Grant) -> Result<Command, InvalidField> {
+    Ok(Command::Grant {
+        partition: key_from_wire(c.partition)?,
+        replaces: checked::epoch_or_none("replaces", c.replaces)?,
+        to: session(c.session)?,
+        why: reason_from_wire(c.why)?,
+    })
+}
+
+fn drain(c: wire::Drain) -> Result<Command, InvalidField> {
+    Ok(Command::Drain {
+        partition: key_from_wire(c.partition)?,
+        epoch: epoch(c.epoch)?,
+        to: checked::worker_id("to", &c.to)?,
+        deadline: Duration::from_millis(c.deadline_ms),
+        why: reason_from_wire(c.why)?,
+    })
+}
+
+fn revoke_seen(c: wire::RevokeSeen) -> Result<Command, InvalidField> {
+    Ok(Command::RevokeSeen {
+        partition: key_from_wire(c.partition)?,
+        epoch: epoch(c.epoch)?,
+        session: session(c.session)?,
+    })
+}
+
+fn drain_over(c: wire::DrainOver) -> Result<Command, InvalidField> {
+    Ok(Command::DrainOver {
+        partition: key_from_wire(c.partition)?,
+        epoch: epoch(c.epoch)?,
+        move_id: MoveId::new(c.r#move),
+    })
+}
+
+fn seize(c: wire::Seize) -> Result<Command, InvalidField> {
+    Ok(Command::Seize {
+        partition: key_from_wire(c.partition)?,
+        epoch: epoch(c.epoch)?,
+        session: session(c.session)?,
+    })
+}
+
+fn release(c: wire::Release) -> Result<Command, InvalidField> {
+    use wire::release::How;
+    let how = match c.how.ok_or_else(|| InvalidField::missing("how"))? {
+        How::Revoked(_) => Released::Revoked,
+        How::Returned(_) => Released::Returned,
+        How::Failed(failed) => Released::Failed(failed.error),
+    };
+    Ok(Command::Release {
+        partition: key_from_wire(c.partition)?,
+        epoch: epoch(c.epoch)?,
+        session: session(c.session)?,
+        how,
+    })
+}
+
+fn ready(c: wire::Ready) -> Result<Command, InvalidField> {
+    Ok(Command::Ready {
+        partition: key_from_wire(c.partition)?,
+        epoch: epoch(c.epoch)?,
+        session: session(c.session)?,
+    })
+}
+
+fn end_cooling(c: wire::EndCooling) -> Result<Command, InvalidField> {
+    Ok(Command::EndCooling { partition: key_from_wire(c.partition)?, epoch: epoch(c.epoch)? })
+}

@@ -1,0 +1,111 @@
+//! The whole state as bytes.
+
+use super::error::DecodeError;
+use super::fields::{id_from_wire, id_to_wire};
+use super::format::{FORMAT, read};
+use super::workers::{Names, Places};
+use super::{outcome, partition, session};
+use crate::convert::{InvalidField, checked};
+use crate::v1;
+use prost::Message as _;
+use ringfence_core::ids::{ClusterId, LogIndex};
+use ringfence_core::state::{Cluster, OperatorAnswer, State, StateParts};
+
+const WHAT: &str = "snapshot";
+
+/// The state as the bytes of a snapshot. The same state gives the same bytes on every node.
+///
+/// Durations are written in milliseconds, as in the entries that the state was made by.
+pub fn encode_state(state: &State) -> Vec<u8> {
+    to_wire(&state.to_parts()).encode_to_vec()
+}
+
+/// The state in these bytes.
+///
+/// # Errors
+/// [`DecodeError`] when they are damaged, of a format that this version does not read, or contradict themselves. Never a
+/// panic.
+pub fn decode_state(bytes: &[u8]) -> Result<State, DecodeError> {
+    let wire: v1::StateSnapshot = read(WHAT, bytes)?;
+    let parts = from_wire(wire).map_err(|why| DecodeError::Field { what: WHAT, why })?;
+    Ok(State::from_parts(parts)?)
+}
+
+fn to_wire(parts: &StateParts) -> v1::StateSnapshot {
+    let mut workers = Places::default();
+    let keyspaces = parts.keyspaces.iter();
+    let keyspaces = keyspaces.map(|keyspace| partition::keyspace_to_wire(keyspace, &mut workers)).collect();
+    let sessions = parts.sessions.iter().map(|session| session::to_wire(session, &mut workers)).collect();
+    let ended = parts.ended.iter().map(|ended| session::ended_to_wire(ended, &mut workers)).collect();
+    v1::StateSnapshot {
+        format: FORMAT,
+        cluster: parts
+            .cluster
+            .as_ref()
+            .map(|cluster| v1::StateCluster { cluster: cluster.id.to_string(), lineage: cluster.lineage }),
+        epoch_floor: parts.floor.get(),
+        next_keyspace: parts.next_keyspace,
+        next_session: parts.next_session,
+        next_move: parts.next_move,
+        revision: parts.revision.get(),
+        applied_index: parts.applied.get(),
+        nodes: parts.nodes.iter().map(|node| node.get()).collect(),
+        workers: workers.into_names(),
+        keyspaces,
+        sessions,
+        ended,
+        answers: parts.answers.iter().map(answer_to_wire).collect(),
+        answers_dropped_index: parts.answers_dropped.map(LogIndex::get),
+    }
+}
+
+fn from_wire(wire: v1::StateSnapshot) -> Result<StateParts, InvalidField> {
+    let workers = Names::new(&wire.workers)?;
+    let nodes = wire.nodes.into_iter();
+    Ok(StateParts {
+        cluster: wire.cluster.map(cluster_from_wire).transpose()?,
+        floor: checked::floor("epoch_floor", wire.epoch_floor)?,
+        next_keyspace: wire.next_keyspace,
+        next_session: wire.next_session,
+        next_move: wire.next_move,
+        revision: LogIndex::new(wire.revision),
+        applied: LogIndex::new(wire.applied_index),
+        nodes: nodes.map(|node| checked::node_id("nodes", node)).collect::<Result<_, _>>()?,
+        keyspaces: each("keyspaces", wire.keyspaces, |k| partition::keyspace_from_wire(k, &workers))?,
+        sessions: each("sessions", wire.sessions, |s| session::from_wire(s, &workers))?,
+        ended: each("ended", wire.ended, |e| session::ended_from_wire(&e, &workers))?,
+        answers: each("answers", wire.answers, answer_from_wire)?,
+        answers_dropped: wire.answers_dropped_index.map(LogIndex::new),
+    })
+}
+
+/// Every item of a repeated field; an error names the place.
+fn each<W, T>(
+    field: &str,
+    wire: Vec<W>,
+    mut one: impl FnMut(W) -> Result<T, InvalidField>,
+) -> Result<Vec<T>, InvalidField> {
+    let items = wire.into_iter().enumerate();
+    items.map(|(place, item)| one(item).map_err(|e| e.at(field, place))).collect()
+}
+
+fn cluster_from_wire(wire: v1::StateCluster) -> Result<Cluster, InvalidField> {
+    let id = ClusterId::new(&wire.cluster).map_err(|why| InvalidField::new("cluster.cluster", why))?;
+    Ok(Cluster { id, lineage: wire.lineage })
+}
+
+fn answer_to_wire(answer: &OperatorAnswer) -> v1::StateOperatorAnswer {
+    v1::StateOperatorAnswer {
+        id: id_to_wire(answer.id),
+        answered_index: answer.at.get(),
+        outcomes: outcome::to_wire(&answer.outcomes),
+    }
+}
+
+fn answer_from_wire(wire: v1::StateOperatorAnswer) -> Result<OperatorAnswer, InvalidField> {
+    Ok(OperatorAnswer {
+        id: id_from_wire("id", &wire.id)?,
+        at: LogIndex::new(wire.answered_index),
+        outcomes: outcome::from_wire(wire.outcomes)?,
+    })
+}
