@@ -3,8 +3,8 @@
 use crate::clock::Clock;
 use crate::raft::{NotLeader, ProposeError, RaftNode};
 use crate::replica::Replica;
+use ringfence_api::Failure;
 use ringfence_api::convert::NodeAddress;
-use ringfence_api::error::Failure;
 use ringfence_api::state::encode_entry;
 use ringfence_core::ids::{LogIndex, NodeId, Term};
 use ringfence_core::state::{Applied, Command, Entry, Event, Outcome, Refusal, Request};

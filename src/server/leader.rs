@@ -7,7 +7,7 @@
 
 use crate::context::Context;
 use futures_util::future::join_all;
-use ringfence_api::error::Failure;
+use ringfence_api::Failure;
 use ringfence_core::ids::Term;
 use ringfence_core::lead::{Leadership, Settings};
 use ringfence_core::state::{Command, Refusal};

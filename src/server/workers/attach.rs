@@ -8,7 +8,7 @@ use super::assignment::Told;
 use super::credentials::{check, check_origin, session_id};
 use super::renewals::{Renewal, Renewals};
 use crate::context::Context;
-use ringfence_api::error::Failure;
+use ringfence_api::Failure;
 use ringfence_api::v1::{self, attach_request, attach_response};
 use ringfence_core::ids::{SessionId, Term};
 use std::collections::VecDeque;
@@ -226,7 +226,7 @@ impl Sender {
             if local.state.session(session).is_none()
                 && let Some(ended) = local.state.ended(session)
             {
-                return Err(Failure::session_ended(session, ended.why));
+                return Err(Failure::session_ended(session, Some(ended.why)));
             }
             if local.leading(self.presence.term).is_none() {
                 return Err(Failure::no_leader());

@@ -1,8 +1,8 @@
 //! Who may speak: protocol version, cluster, and the session's secret.
 
 use crate::context::Context;
-use ringfence_api::error::Failure;
-use ringfence_api::{PROTOCOL, v1};
+use ringfence_api::Failure;
+use ringfence_api::PROTOCOL;
 use ringfence_core::ids::SessionId;
 use ringfence_core::state::Session;
 use sha2::{Digest as _, Sha256};
@@ -46,10 +46,7 @@ fn look(context: &Context, session: SessionId, secret: &[u8]) -> Option<Result<(
 /// The failure for a session that is not in the confirmed state.
 pub(super) fn ended(context: &Context, session: SessionId) -> Failure {
     let how = context.replica.lock().state.ended(session).map(|ended| ended.why);
-    match how {
-        Some(how) => Failure::session_ended(session, how),
-        None => Failure::session_ended(session, v1::SessionEnd::Unknown),
-    }
+    Failure::session_ended(session, how)
 }
 
 /// Compares hashes, and all of their bytes: how long it takes says nothing about the secret.

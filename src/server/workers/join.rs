@@ -8,8 +8,8 @@
 use super::credentials::{check_origin, is_secret_of};
 use crate::context::Context;
 use crate::refusal::to_failure;
+use ringfence_api::Failure;
 use ringfence_api::convert::Keyspace;
-use ringfence_api::error::Failure;
 use ringfence_api::v1;
 use ringfence_core::ids::{KeyspaceName, SessionId, WorkerId};
 use ringfence_core::lead::GRACE;
@@ -144,6 +144,6 @@ fn answer(context: &Context, id: SessionId) -> Result<v1::JoinResponse, Failure>
         cluster: cluster.id.to_string(),
         session: id.get(),
         ttl_ms: u64::try_from(session.ttl().as_millis()).unwrap_or(u64::MAX),
-        keyspaces: keyspaces.map(|keyspace| Keyspace::from(keyspace).into()).collect(),
+        keyspaces: keyspaces.map(|keyspace| v1::Keyspace::from(&Keyspace::from(keyspace))).collect(),
     })
 }

@@ -23,7 +23,7 @@ mod report;
 use crate::context::Context;
 use attach::Attached;
 use renewals::Renewals;
-use ringfence_api::error::Failure;
+use ringfence_api::Failure;
 use ringfence_api::v1;
 use ringfence_api::v1::worker_service_server::WorkerService;
 use ringfence_core::state::Command;

@@ -8,7 +8,7 @@
 use super::attach::Outbox;
 use crate::context::{Context, not_leader};
 use crate::replica::Local;
-use ringfence_api::error::Failure;
+use ringfence_api::Failure;
 use ringfence_api::v1;
 use ringfence_core::ids::{SessionId, Term};
 use ringfence_core::lease::Verdict;

@@ -3,7 +3,7 @@
 use super::credentials::{check, session_id};
 use crate::context::Context;
 use crate::refusal::to_failure;
-use ringfence_api::error::Failure;
+use ringfence_api::Failure;
 use ringfence_api::v1::{self, report_item};
 use ringfence_core::ids::{Epoch, KeyspaceName, PartitionId, PartitionKey, SessionId};
 use ringfence_core::lead::release;
