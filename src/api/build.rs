@@ -8,11 +8,15 @@ const ROOT: &str = "proto";
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed={ROOT}/ringfence/v1");
 
-    let files: Vec<&str> =
-        ["ringfence/v1/ringfence.proto", "ringfence/v1/raft.proto", "ringfence/v1/state.proto"]
-            .into_iter()
-            .filter(|file| Path::new(ROOT).join(file).exists())
-            .collect();
+    let files: Vec<&str> = [
+        "ringfence/v1/ringfence.proto",
+        "ringfence/v1/raft.proto",
+        "ringfence/v1/formation.proto",
+        "ringfence/v1/state.proto",
+    ]
+    .into_iter()
+    .filter(|file| Path::new(ROOT).join(file).exists())
+    .collect();
     let mut compiler = protox::Compiler::new([ROOT])?;
     // Reflection shows the comments of the contract.
     compiler.include_imports(true).include_source_info(true).open_files(&files)?;

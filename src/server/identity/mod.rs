@@ -1,0 +1,234 @@
+//! Who a node is, across its restarts: `node.json` in its data directory.
+//!
+//! It is written before anybody is told, and replaced as a whole: a temporary file, a flush, a rename, a flush of the
+//! directory. It holds the node's id, the number of this life of its data (a directory that was emptied gets another
+//! one, so that the node is not taken for the one it was), and the cluster it belongs to from the moment it belongs to
+//! one. A directory of another node is refused, and so is one whose log is there and whose identity is not.
+//!
+//! It is not the membership: that is in the log. What it says of the members is who formed the cluster.
+
+mod file;
+mod lock;
+
+#[cfg(test)]
+mod tests;
+
+use ringfence_core::ids::{ClusterId, NodeId};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The number of one life of a node's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(u64);
+
+impl Incarnation {
+    /// A number that no other data has.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub(crate) fn draw() -> io::Result<Incarnation> {
+        getrandom::u64().map(Incarnation).map_err(io::Error::other)
+    }
+
+    /// The number, from the wire or a file.
+    pub(crate) const fn new(number: u64) -> Incarnation {
+        Incarnation(number)
+    }
+
+    /// The number, for the wire or a file.
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// One of those that formed the cluster, or were there when this node was added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// `HOST:PORT`.
+    pub address: String,
+    /// The life of its data then; `None` when it was not known.
+    pub incarnation: Option<Incarnation>,
+}
+
+/// The cluster a node belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Belonging {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Who belonged to it when this node came to.
+    pub members: BTreeMap<NodeId, Member>,
+}
+
+impl Belonging {
+    /// The members' addresses.
+    pub(crate) fn addresses(&self) -> BTreeMap<NodeId, String> {
+        self.members.iter().map(|(node, member)| (*node, member.address.clone())).collect()
+    }
+}
+
+/// Who a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its id.
+    pub node: NodeId,
+    /// The life of its data.
+    pub incarnation: Incarnation,
+    /// The cluster it belongs to; `None` until it does. It never changes after that.
+    pub belongs: Option<Belonging>,
+}
+
+/// Why a node has no identity to start with. None of these goes away by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// Another process has the directory.
+    #[error("{} is in use by another process: stop that one, or give this node a data directory of its own", .0.display())]
+    Locked(PathBuf),
+    /// The directory is another node's.
+    #[error(
+        "{} holds the data of {found} (cluster {}), and this is {wanted}: give each node its own data directory, or set \
+         node to {}", .path.display(), .cluster.as_ref().map_or("none yet", |c| c.as_str()), .found.get()
+    )]
+    OtherNode {
+        /// The file that says so.
+        path: PathBuf,
+        /// Whose data it is.
+        found: NodeId,
+        /// The cluster of that data.
+        cluster: Option<ClusterId>,
+        /// Who wanted to use it.
+        wanted: NodeId,
+    },
+    /// The node belongs to another cluster than the one it is asked to belong to.
+    #[error(
+        "{node} belongs to cluster {has} and cannot belong to cluster {asked}: use an empty data directory for a node of \
+         another cluster"
+    )]
+    OtherCluster {
+        /// The node.
+        node: NodeId,
+        /// Its cluster.
+        has: ClusterId,
+        /// The other.
+        asked: ClusterId,
+    },
+    /// There is a log and nobody to say whose.
+    #[error(
+        "{} has a log and no node.json: restore the directory as a whole, or empty it and start the node under a new id",
+        .0.display()
+    )]
+    Orphaned(PathBuf),
+    /// The file does not hold what was written to it.
+    #[error(
+        "{} is damaged ({why}): restore it from a copy, or remove the node from the cluster and add a new one under a \
+         new id", .path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A newer version wrote it.
+    #[error(
+        "{} has format {found}, and this version knows formats up to {known}: run the version that wrote it, or a newer one",
+        .path.display()
+    )]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format known here.
+        known: u32,
+    },
+    /// The directory could not be read or written.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Keeps a node's identity: in its data directory, or in memory for a node that forgets.
+pub struct IdentityStore {
+    identity: Identity,
+    place: Option<Place>,
+}
+
+struct Place {
+    dir: PathBuf,
+    /// Held until the node stops.
+    _lock: lock::Lock,
+}
+
+impl IdentityStore {
+    /// The identity of a node without a directory.
+    ///
+    /// # Errors
+    /// [`IdentityError::Io`] when the system has no random numbers.
+    pub fn in_memory(node: NodeId) -> Result<IdentityStore, IdentityError> {
+        Ok(IdentityStore { identity: fresh(node, Path::new("memory"))?, place: None })
+    }
+
+    /// Opens the directory for this process, and reads whose it is; an empty one becomes this node's.
+    ///
+    /// # Errors
+    /// [`IdentityError`].
+    pub fn open(dir: &Path, node: NodeId) -> Result<IdentityStore, IdentityError> {
+        std::fs::create_dir_all(dir).map_err(|source| IdentityError::Io { path: dir.to_owned(), source })?;
+        let lock = lock::Lock::take(dir)?;
+        let place = Some(Place { dir: dir.to_owned(), _lock: lock });
+        if let Some(identity) = file::read(dir)? {
+            if identity.node != node {
+                return Err(IdentityError::OtherNode {
+                    path: file::path(dir),
+                    found: identity.node,
+                    cluster: identity.belongs.map(|belongs| belongs.cluster),
+                    wanted: node,
+                });
+            }
+            return Ok(IdentityStore { identity, place });
+        }
+        if dir.join("log.redb").exists() {
+            return Err(IdentityError::Orphaned(dir.to_owned()));
+        }
+        let identity = fresh(node, dir)?;
+        file::write(dir, &identity)?;
+        Ok(IdentityStore { identity, place })
+    }
+
+    /// Who the node is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Makes the node belong to a cluster. It is durable when this returns. Said again it changes nothing.
+    ///
+    /// # Errors
+    /// [`IdentityError::OtherCluster`] when it belongs to another, [`IdentityError::Io`] when it could not be written;
+    /// it belongs to none then.
+    pub fn belong(&mut self, to: Belonging) -> Result<(), IdentityError> {
+        if let Some(has) = &self.identity.belongs {
+            if has.cluster == to.cluster {
+                return Ok(());
+            }
+            let (has, asked) = (has.cluster.clone(), to.cluster);
+            return Err(IdentityError::OtherCluster { node: self.identity.node, has, asked });
+        }
+        let identity = Identity { belongs: Some(to), ..self.identity.clone() };
+        if let Some(place) = &self.place {
+            file::write(&place.dir, &identity)?;
+        }
+        self.identity = identity;
+        Ok(())
+    }
+}
+
+fn fresh(node: NodeId, path: &Path) -> Result<Identity, IdentityError> {
+    let incarnation =
+        Incarnation::draw().map_err(|source| IdentityError::Io { path: path.to_owned(), source })?;
+    Ok(Identity { node, incarnation, belongs: None })
+}

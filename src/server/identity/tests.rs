@@ -1,0 +1,93 @@
+use super::*;
+
+fn node(number: u64) -> NodeId {
+    NodeId::new(number).unwrap()
+}
+
+fn belonging(cluster: &str) -> Belonging {
+    let member = |port: u16, incarnation| Member { address: format!("127.0.0.1:{port}"), incarnation };
+    Belonging {
+        cluster: ClusterId::new(cluster).unwrap(),
+        members: BTreeMap::from([
+            (node(1), member(7601, Some(Incarnation::new(u64::MAX)))),
+            (node(2), member(7602, None)),
+        ]),
+    }
+}
+
+#[test]
+fn an_identity_survives_restarts_and_belonging_is_for_life() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = IdentityStore::open(dir.path(), node(1)).unwrap();
+    let first = store.identity().clone();
+    assert_eq!(first.belongs, None);
+    store.belong(belonging("c1")).unwrap();
+    store.belong(belonging("c1")).unwrap();
+    let error = store.belong(belonging("c2")).unwrap_err().to_string();
+    assert!(error.contains("n1 belongs to cluster c1") && error.contains("cluster c2"), "{error}");
+    drop(store);
+
+    let again = IdentityStore::open(dir.path(), node(1)).unwrap();
+    let expected = Identity { belongs: Some(belonging("c1")), ..first };
+    assert_eq!(again.identity(), &expected);
+}
+
+#[test]
+fn f012_an_emptied_directory_has_another_incarnation() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = IdentityStore::open(dir.path(), node(1)).unwrap().identity().incarnation;
+    std::fs::remove_file(dir.path().join("node.json")).unwrap();
+    assert_ne!(IdentityStore::open(dir.path(), node(1)).unwrap().identity().incarnation, first);
+}
+
+#[test]
+fn the_directory_of_another_node_is_refused_with_both_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = IdentityStore::open(dir.path(), node(1)).unwrap();
+    store.belong(belonging("c1")).unwrap();
+    drop(store);
+    let error = IdentityStore::open(dir.path(), node(2)).err().unwrap().to_string();
+    assert!(error.contains("n1 (cluster c1)") && error.contains("this is n2"), "{error}");
+}
+
+#[test]
+fn one_process_at_a_time_has_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let held = IdentityStore::open(dir.path(), node(1)).unwrap();
+    let error = IdentityStore::open(dir.path(), node(1)).err().unwrap();
+    assert!(matches!(error, IdentityError::Locked(_)), "{error}");
+    drop(held);
+    assert!(IdentityStore::open(dir.path(), node(1)).is_ok());
+}
+
+#[test]
+fn what_is_damaged_or_unknown_is_refused_with_the_file_named_and_never_guessed() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(IdentityStore::open(dir.path(), node(1)).unwrap());
+    let path = dir.path().join("node.json");
+    let good = std::fs::read_to_string(&path).unwrap();
+    let refuse = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        IdentityStore::open(dir.path(), node(1)).err().unwrap().to_string()
+    };
+    for (text, part) in [
+        (String::new(), "damaged"),
+        (good[..good.len() / 2].to_owned(), "damaged"),
+        (good.replace("\"node\": 1", "\"node\": 2"), "checksum"),
+        (good.replace("\"node\": 1", "\"node\": 0"), "damaged"),
+        (good.replace("\"format\": 1", "\"format\": 9"), "has format 9"),
+    ] {
+        let message = refuse(&text);
+        assert!(message.contains("node.json") && message.contains(part), "{message}");
+    }
+    std::fs::write(&path, &good).unwrap();
+    assert!(IdentityStore::open(dir.path(), node(1)).is_ok());
+}
+
+#[test]
+fn a_log_without_an_identity_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("log.redb"), b"").unwrap();
+    let error = IdentityStore::open(dir.path(), node(1)).err().unwrap();
+    assert!(matches!(error, IdentityError::Orphaned(_)), "{error}");
+}
