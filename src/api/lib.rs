@@ -12,7 +12,7 @@
 //! value of the core, and no bytes make it panic.
 
 pub mod convert;
-mod error;
+pub mod error;
 pub mod state;
 mod text;
 

@@ -1,16 +1,29 @@
 //! The only conversion between the core's types and the public wire types.
 //!
 //! Towards the wire a conversion cannot fail (`From`). From the wire it checks every field (`TryFrom`), and the
-//! [`InvalidField`] it fails with names the field by its path in the contract. Nothing else in the project takes a
-//! generated message apart.
+//! [`InvalidField`] it fails with names the field by its path in the contract. What a message shows of the state is
+//! read here too (`read`), so that a node and its neighbours tell one story.
 
 mod address;
 pub mod checked;
 mod field;
+mod held;
 mod keyspace;
+mod map;
+mod partition;
+mod phase;
+mod request;
 mod session_end;
+
+#[cfg(test)]
+mod tests;
 
 pub use address::{NodeAddress, Owner};
 pub use field::InvalidField;
+pub use held::{DrainLeft, Gone, Held};
 pub use keyspace::{Keyspace, partition_count};
+pub use map::MapEntry;
+pub use partition::{Partition, Tenure};
+pub use phase::Phase;
+pub use request::RequestId;
 pub use session_end::SessionEnd;
