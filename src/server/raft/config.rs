@@ -116,7 +116,8 @@ impl Default for Timings {
 }
 
 impl Timings {
-    fn check(&self) -> Result<(), StartError> {
+    /// Whether these can work together.
+    pub(crate) fn check(&self) -> Result<(), StartError> {
         let wrong = |text: String| Err(StartError::Config(text));
         if self.heartbeat.is_zero() {
             return wrong("heartbeat is zero".to_string());
@@ -170,7 +171,8 @@ impl Default for Compaction {
 }
 
 impl Compaction {
-    fn check(&self) -> Result<(), StartError> {
+    /// Whether these can work together.
+    pub(crate) fn check(&self) -> Result<(), StartError> {
         if self.entries == 0 || self.bytes == 0 || self.every.is_zero() {
             return Err(StartError::Config("a bound of compaction is zero: it would never end".to_string()));
         }

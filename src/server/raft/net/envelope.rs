@@ -5,10 +5,8 @@ use ringfence_api::v1;
 use ringfence_core::ids::{ClusterId, NodeId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use tonic::metadata::{BinaryMetadataValue, MetadataMap};
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
-
-const SECRET_KEY: &str = "ringfence-cluster-secret-bin";
 
 /// This node, and what it must prove and see proven.
 #[derive(Clone, Debug)]
@@ -33,23 +31,13 @@ impl Identity {
     /// A request that proves the secret.
     pub(super) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
-        if let Some(secret) = &self.secret {
-            let mut value = BinaryMetadataValue::from_bytes(secret.bytes());
-            value.set_sensitive(true);
-            request.metadata_mut().insert_bin(SECRET_KEY, value);
-        }
+        ClusterSecret::show(self.secret.as_ref(), request.metadata_mut());
         request
     }
 
     /// Refuses a sender that does not know the secret.
     pub(super) fn admit(&self, metadata: &MetadataMap) -> Result<(), Box<Status>> {
-        let Some(secret) = &self.secret else { return Ok(()) };
-        let given = metadata.get_bin(SECRET_KEY).and_then(|value| value.to_bytes().ok()).unwrap_or_default();
-        if secret.matches(&given) {
-            return Ok(());
-        }
-        let why = "the cluster secret is missing or wrong: give every node the same one";
-        Err(Box::new(Status::unauthenticated(why)))
+        ClusterSecret::demand(self.secret.as_ref(), metadata)
     }
 
     /// Refuses a request that another node, or this node before it was wiped, was meant to get.
@@ -112,6 +100,11 @@ impl Stores {
     /// The store a peer answered with last.
     pub(in crate::raft) fn learnt(&self, node: u64) -> Option<u64> {
         self.of(node).answered
+    }
+
+    #[cfg(test)]
+    pub(in crate::raft) fn joined_for_test(&self, node: u64) -> Option<u64> {
+        self.meant(node)
     }
 
     /// The store that a message to this node must mean.

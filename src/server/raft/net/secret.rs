@@ -3,6 +3,10 @@
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::Arc;
+use tonic::Status;
+use tonic::metadata::{BinaryMetadataValue, MetadataMap};
+
+const SECRET_KEY: &str = "ringfence-cluster-secret-bin";
 
 /// A secret shared by all nodes of a cluster. It is never shown.
 #[derive(Clone)]
@@ -19,13 +23,28 @@ impl ClusterSecret {
         (Self::MIN_BYTES..=Self::MAX_BYTES).contains(&bytes.len()).then(|| ClusterSecret(bytes.into()))
     }
 
-    /// The bytes, for the metadata of a request.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.0
+    /// Shows the secret, if there is one, in the metadata of a request to a peer.
+    pub(crate) fn show(secret: Option<&ClusterSecret>, metadata: &mut MetadataMap) {
+        if let Some(secret) = secret {
+            let mut value = BinaryMetadataValue::from_bytes(&secret.0);
+            value.set_sensitive(true);
+            metadata.insert_bin(SECRET_KEY, value);
+        }
+    }
+
+    /// Refuses a sender that does not know the secret, if there is one.
+    pub(crate) fn demand(secret: Option<&ClusterSecret>, metadata: &MetadataMap) -> Result<(), Box<Status>> {
+        let Some(secret) = secret else { return Ok(()) };
+        let given = metadata.get_bin(SECRET_KEY).and_then(|value| value.to_bytes().ok()).unwrap_or_default();
+        if secret.matches(&given) {
+            return Ok(());
+        }
+        let why = "the cluster secret is missing or wrong: give every node the same one";
+        Err(Box::new(Status::unauthenticated(why)))
     }
 
     /// True when `given` is this secret, in a time that does not depend on where they differ.
-    pub(super) fn matches(&self, given: &[u8]) -> bool {
+    fn matches(&self, given: &[u8]) -> bool {
         // Hashed first, so that neither length nor content decides how long the comparison takes.
         let (ours, theirs) = (Sha256::digest(&self.0), Sha256::digest(given));
         let differing = ours.iter().zip(theirs.iter()).fold(0u8, |acc, (a, b)| acc | (a ^ b));
