@@ -2,15 +2,18 @@
 
 use super::attempts::{Attempts, Failed, Next};
 use super::pool::Pool;
-use super::{Call, Dial, Endpoints, Target, TcpDial, Trouble};
+use super::{Call, Dial, Effect, Endpoints, Route, Target, TcpDial, Trouble};
 use crate::error::Error;
 use ringfence_api::MAX_MESSAGE_BYTES;
 use ringfence_api::convert::NodeAddress;
 use ringfence_api::v1::admin_service_client::AdminServiceClient;
 use ringfence_api::v1::map_service_client::MapServiceClient;
 use ringfence_api::v1::worker_service_client::WorkerServiceClient;
+use ringfence_api::v1::{ClusterStatusRequest, ClusterStatusResponse, Node};
+use ringfence_core::ids::NodeId;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
@@ -101,9 +104,29 @@ impl Coordinator {
         self.heed(target, &Trouble::Silent("the stream is silent".to_owned()));
     }
 
-    /// All the cluster's nodes, from an answer that named them.
-    pub(crate) fn learn_all(&self, nodes: &[NodeAddress]) {
-        self.pool().learn_all(nodes);
+    /// Asks the cluster for its nodes, and learns them. When nobody answers soon, nothing is lost: the endpoints given
+    /// are still there.
+    pub(crate) async fn survey(&self) {
+        let call = Call::new(Route::Any, Effect::Read)
+            .within(Duration::from_secs(3))
+            .patience(Duration::from_secs(1));
+        let ask = |channel| async move { admin(channel).cluster_status(ClusterStatusRequest {}).await };
+        if let Ok(status) = self.call(call, ask).await {
+            self.learn_from(&status);
+        }
+    }
+
+    /// All the cluster's nodes, from an answer that names them.
+    pub(crate) fn learn_from(&self, status: &ClusterStatusResponse) {
+        let named = |node: &Node| {
+            let node = NodeAddress { node: NodeId::new(node.node).ok()?, address: node.address.clone() };
+            Some(node)
+        };
+        let nodes: Vec<NodeAddress> = status.nodes.iter().filter_map(named).collect();
+        // While the cluster forms it names none.
+        if !nodes.is_empty() {
+            self.pool().learn_all(&nodes);
+        }
     }
 
     fn heed(&self, target: &Target, trouble: &Trouble) {

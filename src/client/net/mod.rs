@@ -12,7 +12,11 @@ mod backoff;
 mod coordinator;
 mod dial;
 mod endpoints;
+#[cfg(test)]
+pub(crate) mod fake;
 mod pool;
+#[cfg(test)]
+mod tests;
 mod trouble;
 
 pub use coordinator::Coordinator;

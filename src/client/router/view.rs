@@ -1,0 +1,210 @@
+//! One picture of the map of partitions. It is never changed: a change makes another picture, which shares with this
+//! one all that stayed.
+
+use super::owner::{Holder, Owner};
+use ringfence_api::convert::Phase;
+use ringfence_core::ids::{ClusterId, EpochFloor, KeyspaceName, PartitionId, Revision};
+use ringfence_core::placement::{PartitionCount, partition_of};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// How many partitions are copied when one of them changes: the price of a change against the length of the spine that
+/// every change copies as well.
+const CHUNK: usize = 256;
+
+/// A consistent picture of the map: everything in it was so at one revision.
+#[derive(Clone)]
+pub struct View {
+    pub(super) cluster: Option<ClusterId>,
+    pub(super) lineage: Arc<str>,
+    pub(super) revision: Revision,
+    pub(super) keyspaces: HashMap<Arc<str>, Arc<KeyspaceView>>,
+}
+
+impl View {
+    pub(super) fn empty() -> View {
+        View { cluster: None, lineage: Arc::from(""), revision: Revision::new(0), keyspaces: HashMap::new() }
+    }
+
+    /// The cluster it shows; `None` only before the first picture.
+    pub fn cluster(&self) -> Option<&ClusterId> {
+        self.cluster.as_ref()
+    }
+
+    /// The history its revision belongs to. Revisions of two lineages do not compare: a restored cluster has another.
+    pub fn lineage(&self) -> &str {
+        &self.lineage
+    }
+
+    /// It shows at least what was so at this revision.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// One keyspace, if it exists and is watched.
+    pub fn keyspace(&self, name: &str) -> Option<&KeyspaceView> {
+        self.keyspaces.get(name).map(|keyspace| &**keyspace)
+    }
+
+    /// The keyspaces watched, in no order.
+    pub fn keyspaces(&self) -> impl ExactSizeIterator<Item = &KeyspaceView> {
+        self.keyspaces.values().map(|keyspace| &**keyspace)
+    }
+
+    /// The owner of the partition that this key belongs to; `None` when nobody owns it or the keyspace is not here.
+    pub fn owner(&self, keyspace: &str, key: impl AsRef<[u8]>) -> Option<Owner> {
+        let keyspace = self.keyspaces.get(keyspace)?;
+        keyspace.owner(keyspace.partition_of(key))
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("cluster", &self.cluster)
+            .field("lineage", &self.lineage)
+            .field("revision", &self.revision)
+            .field("keyspaces", &self.keyspaces.len())
+            .finish()
+    }
+}
+
+/// The partitions of one keyspace in one picture.
+#[derive(Clone)]
+pub struct KeyspaceView {
+    name: KeyspaceName,
+    count: PartitionCount,
+    chunks: Vec<Arc<[Slot]>>,
+}
+
+/// What is known of one partition.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub(super) epoch: EpochFloor,
+    pub(super) phase: Phase,
+    pub(super) ready: bool,
+    pub(super) holder: Option<Arc<Holder>>,
+}
+
+impl Slot {
+    const NEW: Slot = Slot { epoch: EpochFloor::NONE, phase: Phase::Vacant, ready: false, holder: None };
+
+    fn owner(&self, partition: PartitionId) -> Option<Owner> {
+        let (holder, epoch) = (self.holder.clone()?, self.epoch.epoch()?);
+        Some(Owner { holder, partition, epoch, ready: self.ready })
+    }
+}
+
+impl KeyspaceView {
+    /// A keyspace of which nothing else is known.
+    pub(super) fn new(name: KeyspaceName, count: PartitionCount) -> KeyspaceView {
+        let total = count.get() as usize;
+        let full: Arc<[Slot]> = vec![Slot::NEW; CHUNK.min(total)].into();
+        // The chunks are one and the same until they differ.
+        let mut chunks = vec![full; total / CHUNK];
+        if total % CHUNK != 0 {
+            chunks.push(vec![Slot::NEW; total % CHUNK].into());
+        }
+        KeyspaceView { name, count, chunks }
+    }
+
+    /// The same keyspace with nothing but the epochs: the start of a new picture.
+    pub(super) fn only_epochs(&self) -> KeyspaceView {
+        let bare = |slot: &Slot| Slot { epoch: slot.epoch, ..Slot::NEW };
+        let chunks = self.chunks.iter().map(|chunk| chunk.iter().map(bare).collect()).collect();
+        KeyspaceView { name: self.name.clone(), count: self.count, chunks }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &KeyspaceName {
+        &self.name
+    }
+
+    /// How many partitions it has.
+    pub fn count(&self) -> PartitionCount {
+        self.count
+    }
+
+    /// The partition that a key belongs to: fixed for the keyspace's life.
+    pub fn partition_of(&self, key: impl AsRef<[u8]>) -> PartitionId {
+        partition_of(key.as_ref(), self.count)
+    }
+
+    /// The owner of a partition; `None` when nobody owns it or there is no such partition.
+    pub fn owner(&self, partition: PartitionId) -> Option<Owner> {
+        self.slot(partition)?.owner(partition)
+    }
+
+    /// What is known of a partition; `None` when there is no such partition.
+    pub fn partition(&self, partition: PartitionId) -> Option<PartitionView> {
+        let slot = self.slot(partition)?;
+        Some(PartitionView { partition, phase: slot.phase, epoch: slot.epoch, owner: slot.owner(partition) })
+    }
+
+    /// All partitions, by number.
+    pub fn partitions(&self) -> impl Iterator<Item = PartitionView> + '_ {
+        self.count.partitions().filter_map(|partition| self.partition(partition))
+    }
+
+    pub(super) fn slot(&self, partition: PartitionId) -> Option<&Slot> {
+        let at = partition.get() as usize;
+        self.chunks.get(at / CHUNK)?.get(at % CHUNK)
+    }
+
+    pub(super) fn slot_mut(&mut self, partition: PartitionId) -> Option<&mut Slot> {
+        let at = partition.get() as usize;
+        Arc::make_mut(self.chunks.get_mut(at / CHUNK)?).get_mut(at % CHUNK)
+    }
+}
+
+impl fmt::Debug for KeyspaceView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyspaceView")
+            .field("name", &self.name)
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One partition in one picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionView {
+    /// Its number.
+    pub partition: PartitionId,
+    /// Where it is in its handoff.
+    pub phase: Phase,
+    /// The highest epoch seen of it; it never goes back.
+    pub epoch: EpochFloor,
+    /// Who owns it.
+    pub owner: Option<Owner>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_copies_one_chunk_and_leaves_the_earlier_picture_alone() {
+        let before =
+            KeyspaceView::new(KeyspaceName::new("orders").unwrap(), PartitionCount::new(1_000).unwrap());
+        let mut after = before.clone();
+        after.slot_mut(PartitionId::new(999)).unwrap().phase = Phase::Cooling;
+        assert_eq!(before.slot(PartitionId::new(999)).unwrap().phase, Phase::Vacant);
+        assert_eq!(after.slot(PartitionId::new(999)).unwrap().phase, Phase::Cooling);
+        let shared = before.chunks.iter().zip(&after.chunks).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
+        assert_eq!((before.chunks.len(), shared), (4, 3));
+        assert!(after.slot_mut(PartitionId::new(1_000)).is_none());
+    }
+
+    #[test]
+    fn every_count_has_exactly_its_partitions() {
+        for count in [1, 255, 256, 257, 512] {
+            let keyspace =
+                KeyspaceView::new(KeyspaceName::new("k").unwrap(), PartitionCount::new(count).unwrap());
+            assert_eq!(keyspace.partitions().count(), count as usize);
+            assert!(keyspace.slot(PartitionId::new(count)).is_none());
+        }
+    }
+}
