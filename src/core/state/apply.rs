@@ -62,6 +62,12 @@ impl State {
         self.counters.applied = index;
     }
 
+    /// The request took effect before, and a retry of it is only answered.
+    #[cfg(test)]
+    pub(crate) fn is_answered(&self, request: Request) -> bool {
+        matches!(self.look_up(request), Ok(Known::Answered(_)))
+    }
+
     fn look_up(&self, request: Request) -> Result<Known, Refused> {
         match request {
             Request::Operator { id, seen } => Ok(self.answers.look_up(id, seen)),

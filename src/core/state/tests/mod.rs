@@ -1,0 +1,28 @@
+//! The state, told as stories and hammered with random entries.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `world` | a state with helpers, for stories that read top to bottom |
+//! | `handoff` | the transition table of a partition |
+//! | `sessions` | join, replacement, suspicion, expiry, leaving |
+//! | `retries` | requests that take effect once |
+//! | `epochs` | G2 and the ends of ranges |
+//! | `entries` | all or nothing, and the one exception |
+//! | `parts` | the state as plain data, and what is refused as such |
+//! | `random` | random commands that mostly fit the state they meet; the api's tests use it too |
+//! | `properties` | what holds after any sequence of entries |
+
+mod entries;
+mod epochs;
+mod handoff;
+mod parts;
+mod properties;
+mod random;
+mod retries;
+mod sessions;
+mod world;
+
+/// What `random` is written against: the same file is compiled into the api's tests, where the paths differ.
+mod core {
+    pub(super) use crate::{ids, placement, state};
+}

@@ -1,0 +1,221 @@
+//! Random commands that mostly fit the state they meet.
+//!
+//! A command drawn blindly would be refused nearly always. Here a few random numbers pick from what the state holds: a
+//! live session, the current epoch, and now and then one that is gone, stale or never was.
+
+use super::core::ids::{
+    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, PartitionKey,
+    SessionId, WorkerId,
+};
+use super::core::placement::{PartitionCount, Weight};
+use super::core::state::{
+    Command, Entry, GrantReason, Join, Phase, Policy, PolicyChange, Released, Request, State, Takeover,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The random numbers of one command.
+pub(super) type Dice = [u8; 6];
+
+/// The random numbers of one entry: who asks, and each command.
+pub(super) type Throw = (Dice, Vec<Dice>);
+
+/// The random numbers of a whole history.
+pub(super) fn throws(entries: usize) -> impl Strategy<Value = Vec<Throw>> {
+    let commands =
+        prop_oneof![3 => 1..2usize, 1 => 2..5usize].prop_flat_map(|n| prop::collection::vec(dice(), n));
+    prop::collection::vec((dice(), commands), 1..entries)
+}
+
+fn dice() -> impl Strategy<Value = Dice> {
+    any::<Dice>()
+}
+
+/// The state after a random history. Refused entries are part of it.
+pub(super) fn state_after(throws: &[Throw]) -> State {
+    let mut state = State::new();
+    for (index, throw) in (1..).zip(throws) {
+        let entry = entry(&state, throw);
+        state.apply(LogIndex::new(index), &entry);
+    }
+    state
+}
+
+/// An entry for this state.
+pub(super) fn entry(state: &State, (who, commands): &Throw) -> Entry {
+    Entry {
+        request: request(state, *who),
+        proposed_unix_ms: 1_700_000_000_000 + u64::from(who[5]),
+        commands: commands.iter().map(|dice| command(state, *dice)).collect(),
+    }
+}
+
+fn request(state: &State, [kind, a, b, c, ..]: Dice) -> Option<Request> {
+    let seen = LogIndex::new(state.applied().get().saturating_sub(u64::from(c % 4)));
+    match kind % 8 {
+        0 => Some(Request::Operator { id: u128::from(a % 6) + 1, seen }),
+        1 => Some(Request::Session {
+            session: session(state, a),
+            number: u64::from(b % 6) + 1,
+            settled_below: u64::from(c % 5),
+        }),
+        _ => None,
+    }
+}
+
+/// A command for this state.
+pub(super) fn command(state: &State, dice: Dice) -> Command {
+    let [kind, a, b, c, d, e] = dice;
+    let partition = partition(state, a, b);
+    let epoch = epoch(state, partition, c);
+    let owner = owner(state, partition, d);
+    // Where there is nothing to work on, something is made first, most of the time.
+    let kind = match (state.keyspaces().next(), state.sessions().nth(1)) {
+        (None, _) if kind % 4 != 0 => 2,
+        (Some(_), None) if kind % 4 != 0 => 7,
+        _ => kind,
+    };
+    match kind % 40 {
+        0 => Command::FormCluster {
+            cluster: ClusterId::new(["c1", "c2"][usize::from(a % 8 == 0)]).expect("a name"),
+            lineage: u64::from(b),
+        },
+        1 => Command::NoteNode { node: NodeId::new(u64::from(a % 5) + 1).expect("not zero") },
+        2..=4 => Command::CreateKeyspace {
+            keyspace: KeyspaceName::new(&format!("k{}", a % 3)).expect("a name"),
+            partitions: PartitionCount::new(u32::from(b % 3) + 1).expect("within bounds"),
+            policy: Policy::default().with(&policy_change(c, d)).expect("within bounds"),
+        },
+        5 => Command::UpdateKeyspace { keyspace: partition.keyspace, change: policy_change(c, d) },
+        6 if a % 3 == 0 => Command::DeleteKeyspace { keyspace: partition.keyspace },
+        6..=10 => Command::Join(Box::new(join(state, dice))),
+        11 => Command::Withdraw { session: session(state, a) },
+        12 => Command::Leave { session: session(state, a) },
+        13..=15 => Command::Suspect {
+            sessions: vec![(session(state, a), c % 2 + 1), (session(state, b), d % 2 + 1)],
+        },
+        16 => Command::Clear { sessions: vec![session(state, a)] },
+        17 | 18 => expire(state, a, c),
+        19..=25 => Command::Grant {
+            partition,
+            replaces: if c % 16 == 15 { None } else { state.partition(partition).and_then(|p| p.epoch()) },
+            to: session(state, d),
+            why: reason(e),
+        },
+        26..=28 => Command::Drain {
+            partition,
+            epoch,
+            to: worker(d),
+            deadline: Duration::from_millis(u64::from(e) * 100),
+            why: reason(e),
+        },
+        29 => Command::RevokeSeen { partition, epoch, session: owner },
+        30 | 31 => Command::DrainOver { partition, epoch, move_id: current_move(state, partition, d) },
+        32 => Command::Seize { partition, epoch, session: owner },
+        33..=35 => Command::Release { partition, epoch, session: owner, how: released(e) },
+        36 | 37 => Command::Ready { partition, epoch, session: owner },
+        _ => Command::EndCooling { partition, epoch },
+    }
+}
+
+fn pick<T>(from: impl Iterator<Item = T>, n: u8) -> Option<T> {
+    let mut all: Vec<T> = from.collect();
+    if all.is_empty() { None } else { Some(all.swap_remove(usize::from(n) % all.len())) }
+}
+
+fn partition(state: &State, a: u8, b: u8) -> PartitionKey {
+    let ids = state.keyspaces().map(|keyspace| keyspace.id());
+    let bogus = KeyspaceId::new(u32::from(b % 7));
+    let keyspace = if a % 16 == 15 { bogus } else { pick(ids, a).unwrap_or(bogus) };
+    let count = state.keyspace(keyspace).map_or(1, |keyspace| keyspace.count().get());
+    let beyond = u32::from(b % 32 == 31);
+    PartitionKey { keyspace, partition: PartitionId::new(u32::from(b) % count + beyond * count) }
+}
+
+fn epoch(state: &State, key: PartitionKey, c: u8) -> Epoch {
+    let current = state.partition(key).and_then(|partition| partition.epoch()).map_or(1, Epoch::get);
+    let number = match c % 16 {
+        14 => current.saturating_sub(1).max(1),
+        15 => current + 1,
+        _ => current,
+    };
+    Epoch::new(number).expect("far below the cap")
+}
+
+fn owner(state: &State, key: PartitionKey, d: u8) -> SessionId {
+    let owner = state.partition(key).and_then(|partition| partition.owner());
+    owner.filter(|_| d % 16 != 15).unwrap_or_else(|| session(state, d))
+}
+
+fn session(state: &State, n: u8) -> SessionId {
+    let live = pick(state.sessions().map(|session| session.id()), n);
+    let bogus = SessionId::new(u64::from(n % 11) + 1).expect("not zero");
+    live.filter(|_| n % 16 != 15).unwrap_or(bogus)
+}
+
+fn worker(n: u8) -> WorkerId {
+    WorkerId::new(&format!("w{}", n % 4)).expect("a name")
+}
+
+fn join(state: &State, [_, a, b, c, d, e]: Dice) -> Join {
+    let worker = worker(a);
+    let holder = state.session_of(&worker).map(|session| session.id());
+    let keyspaces: BTreeSet<KeyspaceId> = state
+        .keyspaces()
+        .map(|keyspace| keyspace.id())
+        .filter(|id| c % 4 != 0 || id.get() % 2 == 0)
+        .collect();
+    Join {
+        worker,
+        nonce: u128::from(b % 8),
+        secret_hash: [b % 8; 32],
+        address: format!("10.0.0.{d}:80"),
+        weight: Weight::new(u32::from(e % 3) + 1).expect("within bounds"),
+        labels: BTreeMap::from([("zone".to_owned(), format!("z{}", e % 2))]),
+        keyspaces,
+        replaces: if d % 2 == 0 { holder } else { None },
+    }
+}
+
+fn expire(state: &State, a: u8, c: u8) -> Command {
+    let session = session(state, a);
+    let latest = state.session(session).and_then(|session| session.suspicion()).map(|suspicion| suspicion.at);
+    let other = LogIndex::new(u64::from(c));
+    Command::Expire { session, suspicion: latest.filter(|_| c % 8 != 7).unwrap_or(other) }
+}
+
+fn current_move(state: &State, key: PartitionKey, d: u8) -> MoveId {
+    match state.partition(key).map(|partition| partition.phase()) {
+        Some(Phase::Draining(drain)) if d % 8 != 7 => drain.move_id,
+        _ => MoveId::new(u64::from(d)),
+    }
+}
+
+fn policy_change(c: u8, d: u8) -> PolicyChange {
+    PolicyChange {
+        ttl: Some(Duration::from_secs(u64::from(c % 5) + 1)),
+        takeover: Some(if d % 2 == 0 { Takeover::Lease } else { Takeover::Fence }),
+        lock_delay: Some(Duration::from_millis(u64::from(d % 3) * 500)),
+        ..PolicyChange::default()
+    }
+}
+
+fn reason(n: u8) -> GrantReason {
+    let all = [
+        GrantReason::First,
+        GrantReason::Failover,
+        GrantReason::Vacated,
+        GrantReason::Balance,
+        GrantReason::Operator,
+    ];
+    all[usize::from(n) % all.len()]
+}
+
+fn released(n: u8) -> Released {
+    match n % 3 {
+        0 => Released::Revoked,
+        1 => Released::Returned,
+        _ => Released::Failed(format!("it broke ({n})")),
+    }
+}
