@@ -17,8 +17,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod error;
 pub mod net;
+pub mod router;
 
 pub use error::{Error, ErrorKind};
 pub use ringfence_core::ids;

@@ -46,17 +46,17 @@ pub(crate) struct Call {
 
 impl Call {
     /// A call with the usual times: given up after 10 s, a silent node passed over after 2 s.
-    pub(crate) fn new(route: Route, effect: Effect) -> Call {
+    pub(crate) const fn new(route: Route, effect: Effect) -> Call {
         Call { route, effect, within: Duration::from_secs(10), patience: Duration::from_secs(2) }
     }
 
     /// Given up after so long, instead.
-    pub(crate) fn within(self, within: Duration) -> Call {
+    pub(crate) const fn within(self, within: Duration) -> Call {
         Call { within, ..self }
     }
 
     /// A silent node is passed over after so long, instead.
-    pub(crate) fn patience(self, patience: Duration) -> Call {
+    pub(crate) const fn patience(self, patience: Duration) -> Call {
         Call { patience, ..self }
     }
 }
@@ -138,7 +138,7 @@ impl Attempts {
             Trouble::Foreign(failure) => self.foreign = (self.foreign.0 + 1, Some(failure)),
             Trouble::Answer(failure) => match failure.kind() {
                 kind @ (Answer::NotLeader | Answer::NoLeader | Answer::Unavailable) => {
-                    self.answered = Some(kind)
+                    self.answered = Some(kind);
                 }
                 Answer::UnknownOutcome | Answer::Transport if self.call.effect != Effect::Once => {
                     self.may_have_arrived = true;

@@ -45,7 +45,7 @@ impl Trouble {
 
 /// tonic marks a failed connect by this type, wherever it stands in the chain.
 fn never_left(status: &Status) -> bool {
-    causes(status).any(|cause| cause.is::<tonic::ConnectError>())
+    causes(status).any(<dyn StdError>::is::<tonic::ConnectError>)
 }
 
 /// The end of the chain is what the operating system said: "Connection refused" rather than "transport error".

@@ -103,7 +103,7 @@ impl KeyspaceView {
         let full: Arc<[Slot]> = vec![Slot::NEW; CHUNK.min(total)].into();
         // The chunks are one and the same until they differ.
         let mut chunks = vec![full; total / CHUNK];
-        if total % CHUNK != 0 {
+        if !total.is_multiple_of(CHUNK) {
             chunks.push(vec![Slot::NEW; total % CHUNK].into());
         }
         KeyspaceView { name, count, chunks }

@@ -1,0 +1,337 @@
+//! The handle: one method for each thing to ask.
+
+use super::{
+    ClusterStatus, Health, Keyspace, Located, MoveStarted, Partition, PartitionCount, PartitionDetail,
+    PolicyChange, Worker,
+};
+use crate::error::{Error, ErrorKind};
+use crate::net::{Call, Coordinator, Effect, Endpoint, Endpoints, Route, admin, map};
+use ringfence_api::convert::RequestId;
+use ringfence_api::v1::admin_service_client::AdminServiceClient;
+use ringfence_api::v1::{self, lookup_request::Target};
+use ringfence_core::ids::{Epoch, KeyspaceName, NodeId, PartitionId, WorkerId};
+use std::time::Duration;
+use tonic::transport::Channel;
+use tonic::{Response, Status, Streaming};
+
+/// A read that one message answers.
+const READ: Call = Call::new(Route::Leader, Effect::Read);
+
+/// A read that comes in pieces. Two million partitions take a while to arrive.
+const READ_ALL: Call = READ.within(Duration::from_secs(60)).patience(Duration::from_secs(20));
+
+/// A change under a request id.
+const CHANGE: Call = Call::new(Route::Leader, Effect::Repeatable);
+
+/// A change of the cluster itself. It has no request id: what was changed is seen in the cluster's status.
+const RECONFIGURE: Call =
+    Call::new(Route::Leader, Effect::Once).within(Duration::from_secs(60)).patience(Duration::from_secs(60));
+
+/// A new node has to catch up before it is a member, and that is as much as the log and the snapshot are long.
+const ADD_NODE: Call = RECONFIGURE.within(Duration::from_secs(300)).patience(Duration::from_secs(300));
+
+type Client = AdminServiceClient<Channel>;
+
+/// Asks the cluster what an operator asks. Cheap to clone. Making one connects to nothing.
+///
+/// Names are checked before anything is sent: a method that takes one fails with [`ErrorKind::Invalid`] when it is not
+/// a name. Every method fails with [`ErrorKind::Unreachable`], [`ErrorKind::NoLeader`] or [`ErrorKind::Unavailable`]
+/// when no coordinator could answer within its deadline (10 s; 60 s for lists and changes of the cluster), and one that
+/// changes something with [`ErrorKind::UnknownOutcome`] when the answer was lost. Further errors are listed with each.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    coordinator: Coordinator,
+}
+
+impl Admin {
+    /// Asks over these connections.
+    pub fn new(coordinator: &Coordinator) -> Admin {
+        Admin { coordinator: coordinator.clone() }
+    }
+
+    /// Asks at these endpoints.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when an endpoint is malformed.
+    pub fn at<E>(endpoints: E) -> Result<Admin, Error>
+    where
+        E: TryInto<Endpoints, Error: Into<Error>>,
+    {
+        Ok(Admin { coordinator: Coordinator::new(endpoints.try_into().map_err(Into::into)?) })
+    }
+
+    /// Creates a keyspace of so many partitions, 1 to 1 000 000, fixed for life. What `policy` leaves out has its
+    /// default.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`], [`ErrorKind::Invalid`], [`ErrorKind::Limit`].
+    pub async fn create_keyspace(
+        &self,
+        name: &str,
+        partitions: u32,
+        policy: &PolicyChange,
+    ) -> Result<Keyspace, Error> {
+        let name = KeyspaceName::new(name)?;
+        let count = PartitionCount::new(partitions)
+            .map_err(|error| Error::own(ErrorKind::Invalid, error.to_string()))?;
+        let request = v1::CreateKeyspaceRequest {
+            request: Some(self.request_id().await?),
+            name: name.to_string(),
+            partitions: count.get(),
+            policy: Some(policy.into()),
+        };
+        let answer = self.ask(CHANGE, request, async |mut c, r| c.create_keyspace(r).await).await?;
+        keyspace(answer.keyspace)
+    }
+
+    /// Changes a keyspace's policy; what `policy` leaves out stays. A new TTL counts for workers that join from now on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Invalid`].
+    pub async fn update_keyspace(&self, name: &str, policy: &PolicyChange) -> Result<Keyspace, Error> {
+        let name = KeyspaceName::new(name)?;
+        let request = v1::UpdateKeyspaceRequest {
+            request: Some(self.request_id().await?),
+            name: name.to_string(),
+            policy: Some(policy.into()),
+        };
+        let answer = self.ask(CHANGE, request, async |mut c, r| c.update_keyspace(r).await).await?;
+        keyspace(answer.keyspace)
+    }
+
+    /// Deletes a keyspace. Its owners lose their partitions at once. A keyspace created again under the name never
+    /// repeats an epoch.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn delete_keyspace(&self, name: &str) -> Result<(), Error> {
+        let name = KeyspaceName::new(name)?;
+        let request =
+            v1::DeleteKeyspaceRequest { request: Some(self.request_id().await?), name: name.to_string() };
+        self.ask(CHANGE, request, async |mut c, r| c.delete_keyspace(r).await).await?;
+        Ok(())
+    }
+
+    /// All keyspaces, by name.
+    ///
+    /// # Errors
+    /// Those of every method.
+    pub async fn keyspaces(&self) -> Result<Vec<Keyspace>, Error> {
+        let request = v1::ListKeyspacesRequest {};
+        let answer = self.ask(READ, request, async |mut c, r| c.list_keyspaces(r).await).await?;
+        all(answer.keyspaces)
+    }
+
+    /// One keyspace.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
+        let name = KeyspaceName::new(name)?;
+        let found = self.keyspaces().await?.into_iter().find(|keyspace| keyspace.name == name);
+        found.ok_or_else(|| Error::own(ErrorKind::NotFound, format!("there is no keyspace {name}")))
+    }
+
+    /// All workers that have a session, by name.
+    ///
+    /// # Errors
+    /// Those of every method.
+    pub async fn workers(&self) -> Result<Vec<Worker>, Error> {
+        let request = v1::ListWorkersRequest {};
+        let list = async |mut c: Client, r| gather(c.list_workers(r).await?, |piece| piece.workers).await;
+        all(self.ask(READ_ALL, request, list).await?)
+    }
+
+    /// The partitions of a keyspace, by number.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn partitions(&self, keyspace: &str) -> Result<Vec<Partition>, Error> {
+        let request = v1::ListPartitionsRequest { keyspace: KeyspaceName::new(keyspace)?.to_string() };
+        let list =
+            async |mut c: Client, r| gather(c.list_partitions(r).await?, |piece| piece.partitions).await;
+        all(self.ask(READ_ALL, request, list).await?)
+    }
+
+    /// One partition with its last owners.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn partition(&self, keyspace: &str, partition: PartitionId) -> Result<PartitionDetail, Error> {
+        let keyspace = KeyspaceName::new(keyspace)?.to_string();
+        let request = v1::GetPartitionRequest { keyspace, partition: partition.get() };
+        let answer = self.ask(READ, request, async |mut c, r| c.get_partition(r).await).await?;
+        answer.try_into().map_err(Error::malformed)
+    }
+
+    /// Starts a planned move: its owner drains the partition, then the worker named is granted it. Returns when the
+    /// drain is committed, or at once when that worker owns it already.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] (partition, worker); [`ErrorKind::Refused`] when the partition cools, the worker does not
+    /// serve the keyspace, or another move is in progress.
+    pub async fn move_partition(
+        &self,
+        keyspace: &str,
+        partition: PartitionId,
+        to: &WorkerId,
+    ) -> Result<MoveStarted, Error> {
+        let keyspace = KeyspaceName::new(keyspace)?.to_string();
+        let request = v1::MovePartitionRequest {
+            request: Some(self.request_id().await?),
+            keyspace,
+            partition: partition.get(),
+            to: to.to_string(),
+        };
+        let answer = self.ask(CHANGE, request, async |mut c, r| c.move_partition(r).await).await?;
+        answer.try_into().map_err(Error::malformed)
+    }
+
+    /// Ends a partition's cooling now; `epoch` is the one it was seen to cool under. With `takeover = lease` this gives
+    /// up the wait that keeps two workers from both believing that they own it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::StaleEpoch`], [`ErrorKind::Refused`] (it does not cool).
+    pub async fn end_cooling(
+        &self,
+        keyspace: &str,
+        partition: PartitionId,
+        epoch: Epoch,
+    ) -> Result<(), Error> {
+        let keyspace = KeyspaceName::new(keyspace)?.to_string();
+        let request = v1::EndCoolingRequest {
+            request: Some(self.request_id().await?),
+            keyspace,
+            partition: partition.get(),
+            epoch: epoch.get(),
+        };
+        self.ask(CHANGE, request, async |mut c, r| c.end_cooling(r).await).await?;
+        Ok(())
+    }
+
+    /// The partition that a key belongs to, and its owner, read at the leader after a quorum confirmed it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn locate_key(&self, keyspace: &str, key: impl AsRef<[u8]>) -> Result<Located, Error> {
+        self.locate(keyspace, Target::Key(key.as_ref().to_vec().into())).await
+    }
+
+    /// A partition's owner, read at the leader after a quorum confirmed it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn locate_partition(&self, keyspace: &str, partition: PartitionId) -> Result<Located, Error> {
+        self.locate(keyspace, Target::Partition(partition.get())).await
+    }
+
+    async fn locate(&self, keyspace: &str, target: Target) -> Result<Located, Error> {
+        let keyspace = KeyspaceName::new(keyspace)?.to_string();
+        let request = v1::LookupRequest { keyspace, target: Some(target) };
+        let send = |channel| {
+            let request = request.clone();
+            async move { map(channel).lookup(request).await }
+        };
+        self.coordinator.call(READ, send).await?.try_into().map_err(Error::malformed)
+    }
+
+    /// The nodes, the leader and the term, as the node that answers sees them. Any node answers, without a quorum.
+    ///
+    /// # Errors
+    /// Those of every method.
+    pub async fn cluster_status(&self) -> Result<ClusterStatus, Error> {
+        let call = Call::new(Route::Any, Effect::Read);
+        let request = v1::ClusterStatusRequest {};
+        let answer = self.ask(call, request, async |mut c, r| c.cluster_status(r).await).await?;
+        self.coordinator.learn_from(&answer);
+        answer.try_into().map_err(Error::malformed)
+    }
+
+    /// What a person on call wants to know, from the leader.
+    ///
+    /// # Errors
+    /// Those of every method.
+    pub async fn health(&self) -> Result<Health, Error> {
+        let request = v1::HealthRequest {};
+        let answer = self.ask(READ, request, async |mut c, r| c.health(r).await).await?;
+        answer.try_into().map_err(Error::malformed)
+    }
+
+    /// Adds a node, which must run with an empty data directory and wait to be added. Returns when it has caught up and
+    /// votes, within 5 minutes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`], [`ErrorKind::Invalid`], [`ErrorKind::Refused`] (its id was used before; it did not
+    /// catch up).
+    pub async fn add_node(&self, node: NodeId, address: &str) -> Result<(), Error> {
+        Endpoint::from_address(address)?;
+        let request = v1::AddNodeRequest { node: node.get(), address: address.to_owned() };
+        self.ask(ADD_NODE, request, async |mut c, r| c.add_node(r).await).await?;
+        Ok(())
+    }
+
+    /// Removes a node for good; its id is never used again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Refused`] (the last node).
+    pub async fn remove_node(&self, node: NodeId) -> Result<(), Error> {
+        let request = v1::RemoveNodeRequest { node: node.get() };
+        self.ask(RECONFIGURE, request, async |mut c, r| c.remove_node(r).await).await?;
+        Ok(())
+    }
+
+    /// Hands the lead to this node, or to whichever voter is the furthest. Returns who leads then.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Refused`] (it is not a voter or did not take over).
+    pub async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<NodeId, Error> {
+        let request = v1::TransferLeadershipRequest { to: to.map_or(0, NodeId::get) };
+        let answer = self.ask(RECONFIGURE, request, async |mut c, r| c.transfer_leadership(r).await).await?;
+        NodeId::new(answer.leader).map_err(Error::malformed)
+    }
+
+    /// A new request id. The log index in it is one that this client has seen: a request that is so late that the
+    /// answer to an earlier sending may have been forgotten is refused rather than run twice.
+    async fn request_id(&self) -> Result<v1::RequestId, Error> {
+        let seen = self.cluster_status().await?.applied;
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).map_err(|error| {
+            Error::own(ErrorKind::Unavailable, format!("no random number to be had: {error}"))
+        })?;
+        Ok(RequestId { id: u128::from_be_bytes(id), seen }.into())
+    }
+
+    async fn ask<R: Clone, T>(
+        &self,
+        call: Call,
+        request: R,
+        send: impl AsyncFn(Client, R) -> Result<Response<T>, Status>,
+    ) -> Result<T, Error> {
+        self.coordinator.call(call, |channel| send(admin(channel), request.clone())).await
+    }
+}
+
+/// All pieces of a list. It runs within one try, so that a stream that stops half way is begun again elsewhere.
+async fn gather<P, T>(
+    pieces: Response<Streaming<P>>,
+    of: impl Fn(P) -> Vec<T>,
+) -> Result<Response<Vec<T>>, Status> {
+    let mut pieces = pieces.into_inner();
+    let mut list = Vec::new();
+    while let Some(piece) = pieces.message().await? {
+        list.extend(of(piece));
+    }
+    Ok(Response::new(list))
+}
+
+fn all<W, T>(wire: Vec<W>) -> Result<Vec<T>, Error>
+where
+    T: TryFrom<W, Error: std::fmt::Display>,
+{
+    wire.into_iter().map(|one| one.try_into().map_err(Error::malformed)).collect()
+}
+
+fn keyspace(wire: Option<v1::Keyspace>) -> Result<Keyspace, Error> {
+    let wire = wire.ok_or_else(|| Error::malformed("field keyspace: it is missing"))?;
+    wire.try_into().map_err(Error::malformed)
+}

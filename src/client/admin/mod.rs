@@ -1,0 +1,45 @@
+//! What an operator asks of the cluster, in types of our own.
+//!
+//! [`Admin`] has one method for each thing to ask. A call that changes something draws one request id and keeps it over
+//! all of its retries, so that it takes effect once, also when the leader dies before it answers. Reads are answered by
+//! the leader after a quorum confirmed it, except [`Admin::cluster_status`], which any node answers from what it knows.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), ringfence::Error> {
+//! use ringfence::admin::{Admin, PolicyChange};
+//! use std::time::Duration;
+//!
+//! let admin = Admin::at("http://127.0.0.1:7600")?;
+//! let policy = PolicyChange { ttl: Some(Duration::from_secs(5)), ..PolicyChange::default() };
+//! admin.create_keyspace("orders", 64, &policy).await?;
+//! for partition in admin.partitions("orders").await? {
+//!     println!("{} is {}", partition.partition, partition.phase);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | file | idea |
+//! |---|---|
+//! | `handle` | [`Admin`] |
+//! | `cluster` | the nodes, as one of them sees them |
+//! | `worker` | the workers that have a session |
+//! | `partition` | what is known of one partition |
+//! | `health` | what a person on call wants to know |
+
+mod cluster;
+mod handle;
+mod health;
+mod partition;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub use cluster::{ClusterStatus, Node, NodeRole};
+pub use handle::Admin;
+pub use health::{Health, Sample};
+pub use partition::{Located, MoveStarted, PartitionDetail};
+pub use ringfence_api::convert::{Keyspace, Owner, Partition, Phase, Tenure};
+pub use ringfence_core::placement::PartitionCount;
+pub use ringfence_core::state::{Policy, PolicyChange, Takeover};
+pub use worker::Worker;

@@ -1,0 +1,170 @@
+//! Operators' calls to a scripted node.
+
+use super::{Admin, MoveStarted, Phase, PolicyChange, Takeover};
+use crate::error::ErrorKind;
+use crate::net::fake::{Answered, Asked, Fake};
+use ringfence_api::{Failure, v1};
+use ringfence_core::ids::{Epoch, LogIndex, MoveId, NodeId, PartitionId, WorkerId};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+fn status() -> Answered {
+    Answered::Status(v1::ClusterStatusResponse { applied_index: 77, ..Default::default() })
+}
+
+fn keyspace() -> v1::Keyspace {
+    let policy = v1::KeyspacePolicy {
+        ttl_ms: 3_000,
+        takeover: v1::Takeover::Fence.into(),
+        max_moves_in_flight: 4,
+        ..Default::default()
+    };
+    v1::Keyspace { name: "orders".to_owned(), partitions: 64, policy: Some(policy) }
+}
+
+#[tokio::test]
+async fn f014_a_change_that_is_sent_again_keeps_its_request_id() {
+    static CREATED: AtomicUsize = AtomicUsize::new(0);
+    let fake = Fake::start(|asked| match asked {
+        Asked::Status => Ok(status()),
+        _ => match CREATED.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(tonic::Status::unavailable("the connection broke")),
+            1 => Err(Failure::unknown_outcome().into()),
+            _ => Ok(Answered::Create(v1::CreateKeyspaceResponse { keyspace: Some(keyspace()) })),
+        },
+    })
+    .await;
+    let admin = Admin::at(fake.endpoint.to_string()).unwrap();
+    let change = PolicyChange { ttl: Some(Duration::from_secs(3)), ..Default::default() };
+    let created = admin.create_keyspace("orders", 64, &change).await.unwrap();
+    assert_eq!((created.partitions.get(), created.policy.takeover()), (64, Takeover::Fence));
+
+    let sent: Vec<v1::CreateKeyspaceRequest> = fake
+        .asked()
+        .into_iter()
+        .filter_map(|asked| if let Asked::Create(request) = asked { Some(request) } else { None })
+        .collect();
+    assert_eq!(sent.len(), 3);
+    assert!(sent.iter().all(|request| *request == sent[0]));
+    let id = sent[0].request.clone().unwrap();
+    assert_eq!((id.id.len(), id.seen_index), (16, 77));
+    assert_eq!(sent[0].policy.unwrap().ttl_ms, Some(3_000));
+
+    admin.create_keyspace("orders", 64, &change).await.unwrap();
+    let Some(Asked::Create(another)) = fake.asked().pop() else { panic!() };
+    assert_ne!(another.request.unwrap().id, id.id, "another call is another request");
+}
+
+#[tokio::test]
+async fn a_change_of_the_cluster_is_not_sent_twice_when_its_answer_is_lost() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let fake = Fake::start(|_| match ASKED.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(tonic::Status::unavailable("the connection broke")),
+        _ => Ok(Answered::RemoveNode),
+    })
+    .await;
+    let admin = Admin::at(fake.endpoint.clone()).unwrap();
+    let error = admin.remove_node(NodeId::new(3).unwrap()).await.unwrap_err();
+    assert_eq!((error.kind(), fake.asked().len()), (ErrorKind::UnknownOutcome, 1));
+    admin.remove_node(NodeId::new(3).unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn f056_a_list_larger_than_a_message_arrives_in_pieces() {
+    let fake = Fake::start(|asked| {
+        let Asked::Partitions(_) = asked else { panic!() };
+        let partition = |partition| v1::Partition {
+            keyspace: "k".repeat(63),
+            partition,
+            phase: v1::Phase::Vacant.into(),
+            ..Default::default()
+        };
+        let piece = |piece: u32| v1::ListPartitionsResponse {
+            partitions: (piece * 2_000..(piece + 1) * 2_000).map(partition).collect(),
+        };
+        Ok(Answered::Partitions((0..50).map(piece).collect()))
+    })
+    .await;
+    let list = Admin::at(fake.endpoint.clone()).unwrap().partitions("orders").await.unwrap();
+    assert_eq!(list.len(), 100_000);
+    assert_eq!((list[99_999].partition, list[0].phase), (PartitionId::new(99_999), Phase::Vacant));
+}
+
+#[tokio::test]
+async fn a_move_says_what_it_drains_or_that_there_was_nothing_to_do() {
+    static MOVED: AtomicUsize = AtomicUsize::new(0);
+    let fake = Fake::start(|asked| match asked {
+        Asked::Status => Ok(status()),
+        _ if MOVED.fetch_add(1, Ordering::SeqCst) == 0 => {
+            Ok(Answered::Move(v1::MovePartitionResponse { r#move: 9, from_epoch: 5 }))
+        }
+        _ => Ok(Answered::Move(v1::MovePartitionResponse::default())),
+    })
+    .await;
+    let admin = Admin::at(fake.endpoint.clone()).unwrap();
+    let to = WorkerId::new("w2").unwrap();
+    let started = admin.move_partition("orders", PartitionId::new(3), &to).await.unwrap();
+    let expected = MoveStarted { move_id: Some(MoveId::new(9)), from_epoch: Epoch::new(5).ok() };
+    assert_eq!(started, expected);
+    let nothing = admin.move_partition("orders", PartitionId::new(3), &to).await.unwrap();
+    assert_eq!(nothing, MoveStarted { move_id: None, from_epoch: None });
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_name_a_count_or_an_address_is_not_even_sent() {
+    let fake = Fake::start(|_| Ok(status())).await;
+    let admin = Admin::at(fake.endpoint.clone()).unwrap();
+    let default = PolicyChange::default();
+    for error in [
+        admin.create_keyspace("Orders", 1, &default).await.unwrap_err(),
+        admin.create_keyspace("orders", 0, &default).await.unwrap_err(),
+        admin.partitions("a\nb").await.unwrap_err(),
+        admin.add_node(NodeId::new(4).unwrap(), "nowhere").await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(!error.to_string().contains('\n'));
+    }
+    assert!(fake.asked().is_empty());
+}
+
+#[tokio::test]
+async fn f096_an_answer_that_makes_no_sense_names_the_field() {
+    let fake = Fake::start(|asked| match asked {
+        Asked::Lookup(_) => Ok(Answered::Lookup(v1::LookupResponse {
+            entry: Some(v1::MapEntry {
+                keyspace: "orders".to_owned(),
+                epoch: u64::MAX,
+                ..Default::default()
+            }),
+            revision: 1,
+        })),
+        _ => Ok(Answered::Status(v1::ClusterStatusResponse {
+            nodes: vec![v1::Node { node: 1, ..Default::default() }],
+            ..Default::default()
+        })),
+    })
+    .await;
+    let admin = Admin::at(fake.endpoint.clone()).unwrap();
+    let error = admin.locate_key("orders", "key").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Malformed);
+    assert!(error.to_string().contains("entry.epoch"), "{error}");
+    let error = admin.cluster_status().await.unwrap_err();
+    assert!(error.to_string().contains("nodes[0].role"), "{error}");
+}
+
+#[tokio::test]
+async fn the_status_of_a_cluster_that_forms_has_no_name_and_no_leader() {
+    let fake = Fake::start(|_| Ok(status())).await;
+    let status = Admin::at(fake.endpoint.clone()).unwrap().cluster_status().await.unwrap();
+    assert_eq!((status.cluster, status.leader, status.applied), (None, None, LogIndex::new(77)));
+}
+
+#[test]
+fn calls_can_be_spawned() {
+    fn is_send<T: Send>(_: T) {}
+    let admin = Admin::at("http://127.0.0.1:1").unwrap();
+    is_send(admin.health());
+    is_send(admin.partitions("orders"));
+    is_send(admin.create_keyspace("orders", 1, &PolicyChange::default()));
+    is_send(crate::router::Router::connect("http://127.0.0.1:1", ["orders"]));
+}
