@@ -14,13 +14,17 @@
 //!
 //! Renewals are no log entries, so an expiry cannot see one. It rests on a *committed* suspicion instead, and from the
 //! moment a suspicion is proposed until a later clear has applied no renewal of that session is acknowledged: each rule
-//! alone has a counterexample.
+//! alone has a counterexample. "Later" is meant literally. The outcome of a proposal may be unknown for seconds, so a
+//! clear that applies may stand below the latest suspicion in the log; it does not take that one back.
 
 use crate::ids::{LogIndex, SessionId, Term};
 use crate::state::{Event, Session, State};
 use crate::time::Instant;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
 
 /// The leases of one term.
 #[derive(Clone, Debug)]
@@ -43,8 +47,41 @@ struct Lease {
     before: u8,
     /// Renewals that have arrived and are not answered yet.
     unanswered: u32,
-    /// A suspicion was proposed, or was committed by an earlier leader, and no later clear has applied.
-    marked: bool,
+    mark: Mark,
+}
+
+/// Whether a suspicion was proposed, or was committed by an earlier leader, and no later clear has applied.
+///
+/// Proposals reach the log in the order in which they are handed out, and some of them never do. So the n-th clear that
+/// applies was handed out as the n-th or later: it stands above every suspicion that was handed out before the n-th.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    set: bool,
+    /// Clears handed out.
+    clears: u64,
+    /// Those of them that have applied.
+    applied: u64,
+    /// Those handed out before the latest suspicion.
+    below: u64,
+}
+
+impl Mark {
+    fn new(set: bool) -> Mark {
+        Mark { set, clears: 0, applied: 0, below: 0 }
+    }
+
+    fn suspicion_handed_out(&mut self) {
+        self.set = true;
+        self.below = self.clears;
+    }
+
+    fn clear_applied(&mut self) {
+        // One that this lessor did not hand out says nothing about its own suspicions.
+        if self.applied < self.clears {
+            self.applied += 1;
+            self.set &= self.applied <= self.below;
+        }
+    }
 }
 
 impl Lease {
@@ -56,10 +93,12 @@ impl Lease {
         self.heard + (self.ttl - self.third() * u32::from(self.before))
     }
 
-    /// How many thirds of its TTL the session has been silent, as measured by this leader and those before it.
+    /// How many thirds of its TTL the session has been silent, as measured by this leader (two at the most) and those
+    /// before it.
     fn thirds(&self, now: Instant) -> u8 {
-        let here = now.since(self.heard).as_nanos() / self.third().as_nanos().max(1);
-        u8::try_from(here).unwrap_or(u8::MAX).saturating_add(self.before)
+        let silent = now.since(self.heard);
+        let here = [self.third(), self.third() * 2].into_iter().filter(|third| silent >= *third).count();
+        self.before.saturating_add(u8::try_from(here).unwrap_or(2))
     }
 }
 
@@ -115,14 +154,13 @@ impl Lessor {
     /// lessor's term. On `Hold` it stays unanswered.
     pub fn answer(&mut self, session: SessionId, arrival: Instant) -> Verdict {
         let Some(lease) = self.leases.get_mut(&session) else { return Verdict::Ended };
-        if lease.marked {
+        if lease.mark.set {
             return Verdict::Hold;
         }
         lease.unanswered = lease.unanswered.saturating_sub(1);
-        if arrival > lease.heard {
-            lease.heard = arrival;
-            lease.before = 0;
-        }
+        // Nothing of what earlier leaders measured counts against a lease that is acknowledged now.
+        lease.heard = lease.heard.max(arrival);
+        lease.before = 0;
         Verdict::Acknowledge
     }
 
@@ -139,15 +177,17 @@ impl Lessor {
                     self.departed.insert(*session, lease.end());
                 }
             }
-            Event::Suspected(id) => self.mark(*id, true),
-            Event::Cleared(id) => self.mark(*id, false),
+            Event::Suspected(id) => {
+                if let Some(lease) = self.leases.get_mut(id) {
+                    lease.mark.set = true;
+                }
+            }
+            Event::Cleared(id) => {
+                if let Some(lease) = self.leases.get_mut(id) {
+                    lease.mark.clear_applied();
+                }
+            }
             _ => {}
-        }
-    }
-
-    fn mark(&mut self, id: SessionId, marked: bool) {
-        if let Some(lease) = self.leases.get_mut(&id) {
-            lease.marked = marked;
         }
     }
 
@@ -162,28 +202,33 @@ impl Lessor {
         self.departed.get(&session).copied().unwrap_or(now + ttl)
     }
 
-    /// What to propose now. Suspicions are marked here, when they are handed out, not when they apply.
+    /// What to propose now, in this order and before what a later call returns. Suspicions are marked here, when they are
+    /// handed out, not when they apply.
     pub fn due(&mut self, now: Instant, state: &State) -> LeasesDue {
         let mut due = LeasesDue::default();
         self.departed.retain(|_, end| *end > now);
         for (id, lease) in &mut self.leases {
-            let Some(session) = state.session(*id) else { continue };
-            let committed = session.suspicion();
             if lease.unanswered > 0 {
-                if lease.marked {
+                if lease.mark.set {
+                    lease.mark.clears += 1;
                     due.clear.push(*id);
                 }
                 continue;
             }
+            // What is committed has set the mark. So nearly every session of a quiet cluster is passed over here, without
+            // a look at the state.
+            let thirds = lease.thirds(now).min(2);
+            if thirds == 0 && !lease.mark.set {
+                continue;
+            }
+            let Some(session) = state.session(*id) else { continue };
+            let committed = session.suspicion();
             if let Some(suspicion) = committed
                 && now >= lease.end()
             {
                 due.expire.push((*id, suspicion.at));
-                continue;
-            }
-            let thirds = lease.thirds(now).min(2);
-            if thirds > committed.map_or(0, |suspicion| suspicion.thirds) {
-                lease.marked = true;
+            } else if thirds > committed.map_or(0, |suspicion| suspicion.thirds) {
+                lease.mark.suspicion_handed_out();
                 due.suspect.push((*id, thirds));
             }
         }
@@ -193,5 +238,6 @@ impl Lessor {
 
 fn arm(session: &Session, now: Instant) -> Lease {
     let before = session.suspicion().map_or(0, |suspicion| suspicion.thirds);
-    Lease { ttl: session.ttl(), since: now, heard: now, before, unanswered: 0, marked: before > 0 }
+    let mark = Mark::new(before > 0);
+    Lease { ttl: session.ttl(), since: now, heard: now, before, unanswered: 0, mark }
 }
