@@ -18,7 +18,7 @@ mod snapshot;
 mod workers;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use entry::{decode_entry, encode_entry};
 pub use error::DecodeError;

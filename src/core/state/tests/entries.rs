@@ -4,8 +4,8 @@ use super::world::{World, drain, join, release};
 use crate::ids::{KeyspaceName, PartitionId, PartitionKey, SessionId};
 use crate::placement::{MAX_PARTITIONS, PartitionCount};
 use crate::state::{
-    Command, ENDED_LEN, GrantReason, Join, MAX_KEYSPACES, Outcome, Policy, PolicyChange, PolicyError,
-    Refusal, Refused,
+    Command, ENDED_LEN, GrantReason, Join, MAX_KEYSPACES, Outcome, Partition, Policy, PolicyChange,
+    PolicyError, Refusal, Refused,
 };
 use std::time::Duration;
 
@@ -105,7 +105,8 @@ fn an_end_of_a_session_vacates_all_its_partitions_in_that_one_command() {
     }
     let suspicion = world.suspect(a, 2);
     world.ok(Command::Expire { session: a, suspicion });
-    let owned = world.state.keyspace(keyspace).unwrap().partitions().iter().filter_map(|p| p.owner()).count();
+    let owned =
+        world.state.keyspace(keyspace).unwrap().partitions().iter().filter_map(Partition::owner).count();
     assert_eq!(owned, 0);
 }
 

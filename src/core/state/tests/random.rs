@@ -9,7 +9,8 @@ use super::core::ids::{
 };
 use super::core::placement::{PartitionCount, Weight};
 use super::core::state::{
-    Command, Entry, GrantReason, Join, Phase, Policy, PolicyChange, Released, Request, State, Takeover,
+    Command, Entry, GrantReason, Join, Keyspace, Partition, Phase, Policy, PolicyChange, Released, Request,
+    Session, State, Takeover,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,7 +100,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         17 | 18 => expire(state, a, c),
         19..=25 => Command::Grant {
             partition,
-            replaces: if c % 16 == 15 { None } else { state.partition(partition).and_then(|p| p.epoch()) },
+            replaces: if c % 16 == 15 { None } else { state.partition(partition).and_then(Partition::epoch) },
             to: session(state, d),
             why: reason(e),
         },
@@ -125,7 +126,7 @@ fn pick<T>(from: impl Iterator<Item = T>, n: u8) -> Option<T> {
 }
 
 fn partition(state: &State, a: u8, b: u8) -> PartitionKey {
-    let ids = state.keyspaces().map(|keyspace| keyspace.id());
+    let ids = state.keyspaces().map(Keyspace::id);
     let bogus = KeyspaceId::new(u32::from(b % 7));
     let keyspace = if a % 16 == 15 { bogus } else { pick(ids, a).unwrap_or(bogus) };
     let count = state.keyspace(keyspace).map_or(1, |keyspace| keyspace.count().get());
@@ -134,7 +135,7 @@ fn partition(state: &State, a: u8, b: u8) -> PartitionKey {
 }
 
 fn epoch(state: &State, key: PartitionKey, c: u8) -> Epoch {
-    let current = state.partition(key).and_then(|partition| partition.epoch()).map_or(1, Epoch::get);
+    let current = state.partition(key).and_then(Partition::epoch).map_or(1, Epoch::get);
     let number = match c % 16 {
         14 => current.saturating_sub(1).max(1),
         15 => current + 1,
@@ -144,12 +145,12 @@ fn epoch(state: &State, key: PartitionKey, c: u8) -> Epoch {
 }
 
 fn owner(state: &State, key: PartitionKey, d: u8) -> SessionId {
-    let owner = state.partition(key).and_then(|partition| partition.owner());
+    let owner = state.partition(key).and_then(Partition::owner);
     owner.filter(|_| d % 16 != 15).unwrap_or_else(|| session(state, d))
 }
 
 fn session(state: &State, n: u8) -> SessionId {
-    let live = pick(state.sessions().map(|session| session.id()), n);
+    let live = pick(state.sessions().map(Session::id), n);
     let bogus = SessionId::new(u64::from(n % 11) + 1).expect("not zero");
     live.filter(|_| n % 16 != 15).unwrap_or(bogus)
 }
@@ -160,12 +161,9 @@ fn worker(n: u8) -> WorkerId {
 
 fn join(state: &State, [_, a, b, c, d, e]: Dice) -> Join {
     let worker = worker(a);
-    let holder = state.session_of(&worker).map(|session| session.id());
-    let keyspaces: BTreeSet<KeyspaceId> = state
-        .keyspaces()
-        .map(|keyspace| keyspace.id())
-        .filter(|id| c % 4 != 0 || id.get() % 2 == 0)
-        .collect();
+    let holder = state.session_of(&worker).map(Session::id);
+    let keyspaces: BTreeSet<KeyspaceId> =
+        state.keyspaces().map(Keyspace::id).filter(|id| c % 4 != 0 || id.get() % 2 == 0).collect();
     Join {
         worker,
         nonce: u128::from(b % 8),
@@ -180,13 +178,13 @@ fn join(state: &State, [_, a, b, c, d, e]: Dice) -> Join {
 
 fn expire(state: &State, a: u8, c: u8) -> Command {
     let session = session(state, a);
-    let latest = state.session(session).and_then(|session| session.suspicion()).map(|suspicion| suspicion.at);
+    let latest = state.session(session).and_then(Session::suspicion).map(|suspicion| suspicion.at);
     let other = LogIndex::new(u64::from(c));
     Command::Expire { session, suspicion: latest.filter(|_| c % 8 != 7).unwrap_or(other) }
 }
 
 fn current_move(state: &State, key: PartitionKey, d: u8) -> MoveId {
-    match state.partition(key).map(|partition| partition.phase()) {
+    match state.partition(key).map(Partition::phase) {
         Some(Phase::Draining(drain)) if d % 8 != 7 => drain.move_id,
         _ => MoveId::new(u64::from(d)),
     }
@@ -195,7 +193,7 @@ fn current_move(state: &State, key: PartitionKey, d: u8) -> MoveId {
 fn policy_change(c: u8, d: u8) -> PolicyChange {
     PolicyChange {
         ttl: Some(Duration::from_secs(u64::from(c % 5) + 1)),
-        takeover: Some(if d % 2 == 0 { Takeover::Lease } else { Takeover::Fence }),
+        takeover: Some(if d.is_multiple_of(2) { Takeover::Lease } else { Takeover::Fence }),
         lock_delay: Some(Duration::from_millis(u64::from(d % 3) * 500)),
         ..PolicyChange::default()
     }

@@ -4,7 +4,7 @@ use super::world::{TTL, World, by_fence, join, release, secs, worker};
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, SessionId};
 use crate::state::{
     Command, CoolingWhy, ENDED_LEN, EndReason, Ended, Event, Join, Outcome, Phase, PolicyChange, Refused,
-    Suspicion,
+    Session, Suspicion,
 };
 use std::collections::BTreeSet;
 
@@ -74,7 +74,7 @@ fn p05_a_replaced_worker_s_partitions_cool_until_its_lease_has_run_out() {
     let grant = world.a_grant(key, new);
     assert_eq!(world.refused(grant), Refused::NotVacant(key));
     assert_eq!(world.state.ended(old).map(|ended| ended.why), Some(EndReason::Replaced));
-    assert_eq!(world.state.session_of(&worker("a")).map(|s| s.id()), Some(new));
+    assert_eq!(world.state.session_of(&worker("a")).map(Session::id), Some(new));
 }
 
 #[test]

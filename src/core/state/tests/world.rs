@@ -4,7 +4,7 @@ use crate::ids::{Epoch, KeyspaceId, KeyspaceName, LogIndex, PartitionId, Partiti
 use crate::placement::{PartitionCount, Weight};
 use crate::state::{
     Applied, Command, Cooling, Entry, GrantReason, Join, Outcome, Partition, Phase, Policy, PolicyChange,
-    Refused, Released, Request, State, Takeover,
+    Refused, Released, Request, Session, State, Takeover,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -142,7 +142,7 @@ impl World {
 
     pub(super) fn suspect(&mut self, session: SessionId, thirds: u8) -> LogIndex {
         self.ok(Command::Suspect { sessions: vec![(session, thirds)] });
-        self.state.session(session).and_then(|s| s.suspicion()).expect("suspected").at
+        self.state.session(session).and_then(Session::suspicion).expect("suspected").at
     }
 
     pub(super) fn partition(&self, key: PartitionKey) -> &Partition {

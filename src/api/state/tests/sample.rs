@@ -1,0 +1,190 @@
+//! One entry of each command, and a state with something in every corner. The golden files are made of these, so a
+//! change here is a change of them.
+
+use ringfence_core::ids::{
+    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, PartitionKey,
+    SessionId, WorkerId,
+};
+use ringfence_core::placement::{PartitionCount, Weight};
+use ringfence_core::state::{
+    Command, Entry, GrantReason, Join, Policy, PolicyChange, Released, Request, State, Takeover,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+fn key(partition: u32) -> PartitionKey {
+    PartitionKey { keyspace: KeyspaceId::new(1), partition: PartitionId::new(partition) }
+}
+
+fn session(number: u64) -> SessionId {
+    SessionId::new(number).unwrap()
+}
+
+fn epoch(number: u64) -> Epoch {
+    Epoch::new(number).unwrap()
+}
+
+fn worker(name: &str) -> WorkerId {
+    WorkerId::new(name).unwrap()
+}
+
+fn change() -> PolicyChange {
+    PolicyChange {
+        ttl: Some(Duration::from_millis(2_500)),
+        takeover: Some(Takeover::Fence),
+        drain_deadline: Some(Duration::from_secs(7)),
+        lock_delay: Some(Duration::from_millis(125)),
+        max_moves_in_flight: Some(9),
+        balance: Some(false),
+    }
+}
+
+fn create(name: &str, partitions: u32, policy: Policy) -> Command {
+    Command::CreateKeyspace {
+        keyspace: KeyspaceName::new(name).unwrap(),
+        partitions: PartitionCount::new(partitions).unwrap(),
+        policy,
+    }
+}
+
+fn join(name: &str, nonce: u128, replaces: Option<SessionId>) -> Command {
+    Command::Join(Box::new(Join {
+        worker: worker(name),
+        nonce,
+        secret_hash: [0xab; 32],
+        address: format!("{name}.example:7500"),
+        weight: Weight::new(3).unwrap(),
+        labels: BTreeMap::from([
+            ("rack".to_owned(), "r1".to_owned()),
+            ("zone".to_owned(), "eu-1a".to_owned()),
+        ]),
+        keyspaces: BTreeSet::from([KeyspaceId::new(1)]),
+        replaces,
+    }))
+}
+
+fn grant(partition: u32, replaces: Option<u64>, to: u64, why: GrantReason) -> Command {
+    let replaces = replaces.map(epoch);
+    Command::Grant { partition: key(partition), replaces, to: session(to), why }
+}
+
+fn release(partition: u32, number: u64, how: Released) -> Command {
+    Command::Release { partition: key(partition), epoch: epoch(number), session: session(1), how }
+}
+
+fn drain(partition: u32, number: u64, to: &str, why: GrantReason) -> Command {
+    let deadline = Duration::from_millis(4_321);
+    Command::Drain { partition: key(partition), epoch: epoch(number), to: worker(to), deadline, why }
+}
+
+/// Every command, with each of its shapes, under the name of its line in the golden file.
+pub(super) fn commands() -> Vec<(&'static str, Command)> {
+    vec![
+        ("form_cluster", Command::FormCluster { cluster: ClusterId::new("c-1").unwrap(), lineage: u64::MAX }),
+        ("note_node", Command::NoteNode { node: NodeId::new(3).unwrap() }),
+        ("create_keyspace", create("orders", 64, Policy::default().with(&change()).unwrap())),
+        ("create_keyspace_default", create("orders", 1, Policy::default())),
+        ("update_keyspace", Command::UpdateKeyspace { keyspace: KeyspaceId::new(1), change: change() }),
+        (
+            "update_keyspace_nothing",
+            Command::UpdateKeyspace { keyspace: KeyspaceId::new(1), change: PolicyChange::default() },
+        ),
+        ("delete_keyspace", Command::DeleteKeyspace { keyspace: KeyspaceId::new(300) }),
+        ("join", join("w1", 1 << 100, None)),
+        ("join_replaces", join("w1", 0, Some(session(2)))),
+        ("withdraw", Command::Withdraw { session: session(1) }),
+        ("leave", Command::Leave { session: session(1) }),
+        ("suspect", Command::Suspect { sessions: vec![(session(2), 2), (session(1), 1)] }),
+        ("clear", Command::Clear { sessions: vec![session(1), session(300)] }),
+        ("expire", Command::Expire { session: session(1), suspicion: LogIndex::new(77) }),
+        ("grant", grant(5, Some(41), 1, GrantReason::Failover)),
+        ("grant_first", grant(0, None, 1, GrantReason::First)),
+        ("drain", drain(5, 42, "w2", GrantReason::Balance)),
+        ("revoke_seen", Command::RevokeSeen { partition: key(5), epoch: epoch(42), session: session(1) }),
+        ("drain_over", Command::DrainOver { partition: key(5), epoch: epoch(42), move_id: MoveId::new(6) }),
+        ("seize", Command::Seize { partition: key(5), epoch: Epoch::MAX, session: session(1) }),
+        ("release_revoked", release(5, 42, Released::Revoked)),
+        ("release_returned", release(5, 42, Released::Returned)),
+        ("release_failed", release(5, 42, Released::Failed("it broke: ä".to_owned()))),
+        ("ready", Command::Ready { partition: key(5), epoch: epoch(42), session: session(1) }),
+        ("end_cooling", Command::EndCooling { partition: key(5), epoch: epoch(42) }),
+    ]
+}
+
+/// One entry for each command, and one for each kind of request.
+pub(super) fn entries() -> Vec<(String, Entry)> {
+    let entry = |request, commands| Entry { request, proposed_unix_ms: 1_700_000_000_000, commands };
+    let mut entries: Vec<_> =
+        commands().into_iter().map(|(name, command)| (name.to_owned(), entry(None, vec![command]))).collect();
+    let several = vec![release(5, 42, Released::Revoked), grant(5, Some(42), 2, GrantReason::Operator)];
+    let of_session = Request::Session { session: session(1), number: 8, settled_below: 7 };
+    entries.push(("request_of_a_session".to_owned(), entry(Some(of_session), several)));
+    let of_operator = Request::Operator { id: 0xfeed << 64, seen: LogIndex::new(12) };
+    entries.push((
+        "request_of_an_operator".to_owned(),
+        entry(Some(of_operator), vec![grant(1, None, 1, GrantReason::Vacated)]),
+    ));
+    entries
+}
+
+/// A state with each phase, a setback, a suspicion, ended sessions, and answers.
+pub(crate) fn state() -> State {
+    let mut state = State::new();
+    let mut index = 0;
+    let mut apply = |request: Option<Request>, commands: Vec<Command>| {
+        index += 1;
+        let entry = Entry { request, proposed_unix_ms: 1_700_000_000_000 + index, commands };
+        let applied = state.apply(LogIndex::new(index), &entry);
+        applied.outcome.unwrap_or_else(|refusal| panic!("{:?}: {}", entry.commands, refusal.why));
+    };
+    let operator = |id| Some(Request::Operator { id, seen: LogIndex::new(0) });
+    let of = |number| Some(Request::Session { session: session(1), number, settled_below: number - 1 });
+    let note = |node| Command::NoteNode { node: NodeId::new(node).unwrap() };
+    apply(
+        None,
+        vec![Command::FormCluster { cluster: ClusterId::new("c-1").unwrap(), lineage: 99 }, note(1), note(2)],
+    );
+    apply(operator(1), vec![create("orders", 6, Policy::default())]);
+    apply(operator(2), vec![create("gone", 1, Policy::default())]);
+    apply(operator(3), vec![create("events", 2, Policy::default().with(&change()).unwrap())]);
+    apply(None, vec![join("w1", 1 << 100, None)]);
+    apply(None, vec![join("w2", 2, None)]);
+    for partition in 0..5 {
+        apply(None, vec![grant(partition, None, 1, GrantReason::First)]);
+    }
+    apply(None, vec![Command::DeleteKeyspace { keyspace: KeyspaceId::new(2) }]);
+    apply(of(1), vec![Command::Ready { partition: key(0), epoch: epoch(1), session: session(1) }]);
+    apply(of(2), vec![release(1, 1, Released::Failed("it broke: ä".to_owned()))]);
+    apply(None, vec![drain(2, 1, "w2", GrantReason::Balance)]);
+    let revoke_seen = Command::RevokeSeen { partition: key(2), epoch: epoch(1), session: session(1) };
+    apply(
+        of(3),
+        vec![revoke_seen, Command::Ready { partition: key(2), epoch: epoch(1), session: session(1) }],
+    );
+    apply(None, vec![release(3, 1, Released::Returned), grant(3, Some(1), 2, GrantReason::Vacated)]);
+    apply(None, vec![join("w3", 3, None)]);
+    apply(None, vec![grant(5, None, 9, GrantReason::First), grant(5, None, 3, GrantReason::First)]);
+    apply(None, vec![join("w3", 4, Some(session(3)))]);
+    apply(None, vec![join("w4", 5, None)]);
+    apply(None, vec![Command::Leave { session: session(5) }]);
+    apply(None, vec![Command::Suspect { sessions: vec![(session(2), 1), (session(4), 2)] }]);
+    apply(None, vec![Command::Withdraw { session: session(2) }]);
+
+    // A keyspace that leaves its epochs behind as a floor.
+    apply(None, vec![create("floor", 1, Policy::default())]);
+    let Command::Join(mut w5) = join("w5", 6, None) else { panic!("a join") };
+    let keyspace = KeyspaceId::new(4);
+    w5.keyspaces = BTreeSet::from([keyspace]);
+    apply(None, vec![Command::Join(w5)]);
+    let partition = PartitionKey { keyspace, partition: PartitionId::new(0) };
+    apply(
+        None,
+        vec![Command::Grant { partition, replaces: None, to: session(6), why: GrantReason::Operator }],
+    );
+    apply(None, vec![Command::DeleteKeyspace { keyspace }]);
+
+    // An answer that was forgotten takes a thousand requests; here it is only said.
+    let mut parts = state.to_parts();
+    parts.answers_dropped = Some(LogIndex::new(1));
+    State::from_parts(parts).unwrap()
+}
