@@ -1,5 +1,6 @@
 //! Where nodes and owners are reached.
 
+use super::checked;
 use super::field::InvalidField;
 use crate::v1;
 use ringfence_core::ids::{NodeId, SessionId, WorkerId};
@@ -30,8 +31,8 @@ impl TryFrom<v1::NodeAddress> for NodeAddress {
     type Error = InvalidField;
 
     fn try_from(wire: v1::NodeAddress) -> Result<NodeAddress, InvalidField> {
-        let node = NodeId::new(wire.node).map_err(|e| InvalidField::new("node", e))?;
-        Ok(NodeAddress { node, address: wire.address })
+        let node = checked::node_id("node", wire.node)?;
+        Ok(NodeAddress { node, address: checked::address("address", &wire.address)? })
     }
 }
 
@@ -42,7 +43,8 @@ pub struct Owner {
     pub worker: WorkerId,
     /// Its session.
     pub session: SessionId,
-    /// What the worker gave at join; may be empty.
+    /// What the worker gave at join, unchecked; may be empty. One worker with a strange address must not cost callers
+    /// the map of all the others.
     pub address: String,
 }
 
@@ -66,8 +68,8 @@ impl TryFrom<v1::Owner> for Owner {
     type Error = InvalidField;
 
     fn try_from(wire: v1::Owner) -> Result<Owner, InvalidField> {
-        let worker = WorkerId::new(&wire.worker).map_err(|e| InvalidField::new("worker", e))?;
-        let session = SessionId::new(wire.session).ok_or_else(|| InvalidField::missing("session"))?;
+        let worker = checked::worker_id("worker", &wire.worker)?;
+        let session = checked::session("session", wire.session)?;
         Ok(Owner { worker, session, address: wire.address })
     }
 }

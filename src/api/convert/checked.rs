@@ -4,7 +4,9 @@
 //! function says by its name whether that is allowed.
 
 use super::field::InvalidField;
+use crate::text::shown;
 use ringfence_core::ids::{Epoch, EpochFloor, KeyspaceName, NodeId, SessionId, WorkerId};
+use ringfence_core::state::MAX_ADDRESS_BYTES;
 use std::time::Duration;
 
 /// A keyspace's name.
@@ -42,6 +44,18 @@ pub fn session(field: &str, number: u64) -> Result<SessionId, InvalidField> {
     SessionId::new(number).ok_or_else(|| InvalidField::missing(field))
 }
 
+/// An address: at most 255 bytes, and nothing in it that could write to a terminal.
+pub fn address(field: &str, text: &str) -> Result<String, InvalidField> {
+    if text.len() > MAX_ADDRESS_BYTES {
+        let why = format_args!("it has {} bytes, and {MAX_ADDRESS_BYTES} are allowed", text.len());
+        return Err(InvalidField::new(field, why));
+    }
+    if shown(text) != text {
+        return Err(InvalidField::new(field, format_args!("{text} has a character that is not allowed")));
+    }
+    Ok(text.to_owned())
+}
+
 /// Exactly so many bytes: a nonce, a request id, a hash.
 pub fn bytes<const N: usize>(field: &str, bytes: &[u8]) -> Result<[u8; N], InvalidField> {
     <[u8; N]>::try_from(bytes)
@@ -59,5 +73,21 @@ pub(crate) fn unknown_value(field: &str, number: i32) -> InvalidField {
     match number {
         0 => InvalidField::missing(field),
         _ => InvalidField::new(field, format_args!("this version does not know the value {number}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f021_an_address_of_10_kb_or_with_control_characters_is_refused() {
+        assert_eq!(address("address", "10.0.0.1:7400"), Ok("10.0.0.1:7400".to_owned()));
+        assert_eq!(address("address", ""), Ok(String::new()));
+        let long = address("address", &"x".repeat(10_000)).unwrap_err();
+        assert!(long.to_string().contains("255"), "{long}");
+        let hostile = address("holder.address", "a\u{1b}[2J").unwrap_err();
+        assert_eq!(hostile.field(), "holder.address");
+        assert!(!hostile.to_string().contains('\u{1b}'));
     }
 }

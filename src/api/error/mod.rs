@@ -9,6 +9,13 @@
 //!
 //! The rule: a message says what to do next, and shows foreign text escaped.
 
+mod kind;
+
+#[cfg(test)]
+mod tests;
+
+pub use kind::ErrorKind;
+
 use crate::PROTOCOL;
 use crate::convert::{InvalidField, NodeAddress, Owner, SessionEnd};
 use crate::text::{cut, shown};
@@ -16,166 +23,10 @@ use crate::v1;
 use prost::Message as _;
 use ringfence_core::ids::{ClusterId, Epoch, SessionId};
 use std::fmt;
-use tonic::{Code, Status};
+use tonic::Status;
 
 /// The longest address that a failure carries, in bytes; a join refuses longer ones.
 const MAX_ADDRESS_BYTES: usize = ringfence_core::state::MAX_ADDRESS_BYTES;
-
-/// Why a call failed. The wire's `ErrorKind`, and one kind that only a client can see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ErrorKind {
-    /// The node does not lead. Nothing was done; [`Failure::leader`] may say who leads.
-    NotLeader,
-    /// No leader is known. Nothing was done.
-    NoLeader,
-    /// The entry was handed to Raft and its fate is not known. Ask again under the same request id.
-    UnknownOutcome,
-    /// The session has ended, confirmed by a quorum. Final.
-    SessionEnded,
-    /// The secret is not the session's. Final.
-    WrongSecret,
-    /// Another live process holds the worker id. Final for this process.
-    DuplicateIdentity,
-    /// A keyspace, partition, worker or node of that name does not exist.
-    NotFound,
-    /// A keyspace or node of that name exists already.
-    AlreadyExists,
-    /// A field is missing, malformed or out of bounds.
-    Invalid,
-    /// The epoch named is not the partition's any more.
-    StaleEpoch,
-    /// The request may have been answered so long ago that the answer was forgotten. It is not run again.
-    TooOld,
-    /// A queue, message, keyspace or history is at its bound.
-    Limit,
-    /// The two sides speak different versions of the protocol.
-    UnsupportedProtocol,
-    /// The request names another cluster.
-    WrongCluster,
-    /// The state as it is does not allow it.
-    Refused,
-    /// The node cannot serve. Nothing was done.
-    Unavailable,
-    /// No answer from a coordinator arrived: the connection failed, a deadline passed, or something in between
-    /// answered. The call may have taken effect. Never on the wire.
-    Transport,
-}
-
-impl ErrorKind {
-    /// The call is worth sending again after a back-off, under the same request id, and to another node if there is
-    /// one. For every kind that says no, the same call would fail in the same way until somebody changes something.
-    pub fn is_retryable(self) -> bool {
-        match self {
-            ErrorKind::NotLeader
-            | ErrorKind::NoLeader
-            | ErrorKind::UnknownOutcome
-            | ErrorKind::Unavailable
-            | ErrorKind::Transport => true,
-            ErrorKind::SessionEnded
-            | ErrorKind::WrongSecret
-            | ErrorKind::DuplicateIdentity
-            | ErrorKind::NotFound
-            | ErrorKind::AlreadyExists
-            | ErrorKind::Invalid
-            | ErrorKind::StaleEpoch
-            | ErrorKind::TooOld
-            | ErrorKind::Limit
-            | ErrorKind::UnsupportedProtocol
-            | ErrorKind::WrongCluster
-            | ErrorKind::Refused => false,
-        }
-    }
-
-    /// The call may have taken effect, now or later.
-    pub fn may_have_taken_effect(self) -> bool {
-        matches!(self, ErrorKind::UnknownOutcome | ErrorKind::Transport)
-    }
-
-    /// `UNKNOWN_OUTCOME` is not `UNAVAILABLE`: proxies and service meshes repeat an `UNAVAILABLE` call on their own.
-    fn code(self) -> Code {
-        match self {
-            ErrorKind::NotLeader | ErrorKind::NoLeader | ErrorKind::Unavailable => Code::Unavailable,
-            ErrorKind::UnknownOutcome | ErrorKind::Transport => Code::Unknown,
-            ErrorKind::SessionEnded
-            | ErrorKind::StaleEpoch
-            | ErrorKind::TooOld
-            | ErrorKind::WrongCluster
-            | ErrorKind::Refused => Code::FailedPrecondition,
-            ErrorKind::WrongSecret => Code::PermissionDenied,
-            ErrorKind::DuplicateIdentity | ErrorKind::AlreadyExists => Code::AlreadyExists,
-            ErrorKind::NotFound => Code::NotFound,
-            ErrorKind::Invalid => Code::InvalidArgument,
-            ErrorKind::Limit => Code::ResourceExhausted,
-            ErrorKind::UnsupportedProtocol => Code::Unimplemented,
-        }
-    }
-
-    fn to_wire(self) -> v1::ErrorKind {
-        match self {
-            ErrorKind::NotLeader => v1::ErrorKind::NotLeader,
-            ErrorKind::NoLeader => v1::ErrorKind::NoLeader,
-            // Whoever passes a failed connection on says what it means to the caller.
-            ErrorKind::UnknownOutcome | ErrorKind::Transport => v1::ErrorKind::UnknownOutcome,
-            ErrorKind::SessionEnded => v1::ErrorKind::SessionEnded,
-            ErrorKind::WrongSecret => v1::ErrorKind::WrongSecret,
-            ErrorKind::DuplicateIdentity => v1::ErrorKind::DuplicateIdentity,
-            ErrorKind::NotFound => v1::ErrorKind::NotFound,
-            ErrorKind::AlreadyExists => v1::ErrorKind::AlreadyExists,
-            ErrorKind::Invalid => v1::ErrorKind::Invalid,
-            ErrorKind::StaleEpoch => v1::ErrorKind::StaleEpoch,
-            ErrorKind::TooOld => v1::ErrorKind::TooOld,
-            ErrorKind::Limit => v1::ErrorKind::Limit,
-            ErrorKind::UnsupportedProtocol => v1::ErrorKind::UnsupportedProtocol,
-            ErrorKind::WrongCluster => v1::ErrorKind::WrongCluster,
-            ErrorKind::Refused => v1::ErrorKind::Refused,
-            ErrorKind::Unavailable => v1::ErrorKind::Unavailable,
-        }
-    }
-
-    fn from_wire(wire: v1::ErrorKind) -> Option<ErrorKind> {
-        Some(match wire {
-            v1::ErrorKind::Unspecified => return None,
-            v1::ErrorKind::NotLeader => ErrorKind::NotLeader,
-            v1::ErrorKind::NoLeader => ErrorKind::NoLeader,
-            v1::ErrorKind::UnknownOutcome => ErrorKind::UnknownOutcome,
-            v1::ErrorKind::SessionEnded => ErrorKind::SessionEnded,
-            v1::ErrorKind::WrongSecret => ErrorKind::WrongSecret,
-            v1::ErrorKind::DuplicateIdentity => ErrorKind::DuplicateIdentity,
-            v1::ErrorKind::NotFound => ErrorKind::NotFound,
-            v1::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
-            v1::ErrorKind::Invalid => ErrorKind::Invalid,
-            v1::ErrorKind::StaleEpoch => ErrorKind::StaleEpoch,
-            v1::ErrorKind::TooOld => ErrorKind::TooOld,
-            v1::ErrorKind::Limit => ErrorKind::Limit,
-            v1::ErrorKind::UnsupportedProtocol => ErrorKind::UnsupportedProtocol,
-            v1::ErrorKind::WrongCluster => ErrorKind::WrongCluster,
-            v1::ErrorKind::Refused => ErrorKind::Refused,
-            v1::ErrorKind::Unavailable => ErrorKind::Unavailable,
-        })
-    }
-
-    /// What a status means that no coordinator wrote. A call that ended without a coordinator's answer may have
-    /// taken effect, whatever code a proxy or the transport chose.
-    fn of_foreign(code: Code) -> ErrorKind {
-        match code {
-            Code::Ok
-            | Code::Cancelled
-            | Code::Unknown
-            | Code::DeadlineExceeded
-            | Code::Aborted
-            | Code::Internal
-            | Code::Unavailable
-            | Code::DataLoss => ErrorKind::Transport,
-            Code::Unimplemented => ErrorKind::UnsupportedProtocol,
-            // OUT_OF_RANGE is what tonic says of a message above its size limit.
-            Code::ResourceExhausted | Code::OutOfRange => ErrorKind::Limit,
-            Code::InvalidArgument => ErrorKind::Invalid,
-            Code::NotFound => ErrorKind::NotFound,
-            Code::AlreadyExists => ErrorKind::AlreadyExists,
-            Code::PermissionDenied | Code::Unauthenticated | Code::FailedPrecondition => ErrorKind::Refused,
-        }
-    }
-}
 
 /// What a failure carries besides its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -455,110 +306,5 @@ impl From<Failure> for Status {
             }
         }
         Status::with_details(failure.kind.code(), failure.message, wire.encode_to_vec().into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ringfence_core::ids::{NodeId, WorkerId};
-
-    fn leader() -> NodeAddress {
-        NodeAddress { node: NodeId::new(2).unwrap(), address: "10.0.0.2:7400".to_owned() }
-    }
-
-    fn session() -> SessionId {
-        SessionId::new(7).unwrap()
-    }
-
-    fn owner() -> Owner {
-        Owner { worker: WorkerId::new("w1").unwrap(), session: session(), address: "10.0.0.9:80".to_owned() }
-    }
-
-    fn all() -> Vec<Failure> {
-        vec![
-            Failure::not_leader(Some(leader())),
-            Failure::not_leader(None),
-            Failure::no_leader(),
-            Failure::unknown_outcome(),
-            Failure::session_ended(session(), SessionEnd::Replaced),
-            Failure::wrong_secret(session()),
-            Failure::duplicate_identity("w1", "10.0.0.9:80", ""),
-            Failure::not_found("there is no keyspace orders"),
-            Failure::already_exists("keyspace orders exists"),
-            Failure::invalid("field name: it is missing"),
-            Failure::stale_epoch(Epoch::new(9).ok(), Some(owner())),
-            Failure::stale_epoch(None, None),
-            Failure::too_old(),
-            Failure::limit("the number of keyspaces is at its bound of 1000"),
-            Failure::unsupported_protocol(9),
-            Failure::wrong_cluster("other", &ClusterId::new("this").unwrap()),
-            Failure::refused("partition p3 cools"),
-            Failure::unavailable("the node stops"),
-        ]
-    }
-
-    #[test]
-    fn every_failure_is_the_same_behind_the_wire() {
-        for failure in all() {
-            let status = Status::from(failure.clone());
-            assert_eq!(Failure::from_status(&status), Some(failure.clone()));
-            assert_eq!(Failure::decode(&status), failure);
-        }
-    }
-
-    #[test]
-    fn t43_only_what_did_nothing_is_unavailable_for_a_proxy_may_repeat_it() {
-        for failure in all() {
-            let nothing_done = !failure.kind().may_have_taken_effect() && failure.is_retryable();
-            assert_eq!(Status::from(failure.clone()).code() == Code::Unavailable, nothing_done, "{failure}");
-        }
-    }
-
-    #[test]
-    fn t43_a_status_that_no_coordinator_wrote_may_have_taken_effect() {
-        for code in
-            [Code::Unavailable, Code::Unknown, Code::Cancelled, Code::DeadlineExceeded, Code::Internal]
-        {
-            let failure = Failure::decode(&Status::new(code, "tcp connect error"));
-            assert_eq!(failure.kind(), ErrorKind::Transport);
-            assert!(failure.is_retryable() && failure.kind().may_have_taken_effect());
-        }
-        assert_eq!(Failure::decode(&Status::unimplemented("")).kind(), ErrorKind::UnsupportedProtocol);
-        assert_eq!(Failure::decode(&Status::out_of_range("too large")).kind(), ErrorKind::Limit);
-    }
-
-    #[test]
-    fn a_failed_connection_that_is_passed_on_is_an_unknown_outcome() {
-        let status = Status::from(Failure::transport("connection reset"));
-        assert_eq!(Failure::decode(&status).kind(), ErrorKind::UnknownOutcome);
-    }
-
-    #[test]
-    fn a_detail_of_an_unknown_kind_or_none_at_all_is_no_failure_of_ours() {
-        let status = |details: Vec<u8>| Status::with_details(Code::Unavailable, "", details.into());
-        let newer = v1::ErrorDetail { kind: 9_999, ..Default::default() }.encode_to_vec();
-        for details in [newer, vec![], vec![0xff; 40], v1::ErrorDetail::default().encode_to_vec()] {
-            assert_eq!(Failure::from_status(&status(details)), None);
-        }
-    }
-
-    #[test]
-    fn a_leader_that_cannot_be_read_leaves_the_kind_standing() {
-        let leader = v1::NodeAddress { node: 0, address: "x".to_owned() };
-        let wire = v1::ErrorDetail { kind: 1, leader: Some(leader), ..Default::default() };
-        let status = Status::with_details(Code::Unavailable, "", wire.encode_to_vec().into());
-        let failure = Failure::decode(&status);
-        assert_eq!((failure.kind(), failure.leader()), (ErrorKind::NotLeader, None));
-    }
-
-    #[test]
-    fn f021_foreign_text_in_a_message_is_escaped_on_both_sides() {
-        let failure = Failure::not_found("there is no keyspace \u{1b}[2J\n");
-        assert!(!failure.message().contains(['\u{1b}', '\n']), "{failure}");
-        let hostile = Status::new(Code::NotFound, "\u{1b}[2J");
-        assert!(!Failure::decode(&hostile).message().contains('\u{1b}'));
-        let failure = Failure::duplicate_identity("w1", &"x".repeat(100_000), "");
-        assert!(Status::from(failure).details().len() < 1_000);
     }
 }
