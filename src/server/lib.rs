@@ -4,17 +4,43 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`coordinator`] | a node inside a program, in three lines |
+//! | [`settings`] | how a node is run, checked as a whole |
+//! | `node` | the life of a node, from its data directory to its end |
+//! | `port` | the one port: what is served on it, and within which limits |
+//! | [`identity`] | who a node is, across its restarts |
+//! | `formation` | how nodes become one cluster, and how a node is added |
 //! | [`raft`] | the replicated log, and the only place that names openraft |
 //! | [`replica`] | the state as applied here, with what follows it entry by entry |
 //! | [`context`] | what the services work with |
 //! | [`leader`] | the loop that carries out what a leader decides |
 //! | [`workers`] | the service for workers: sessions, renewals, reports |
+//! | [`map`] | the service for callers: watch and lookup |
+//! | `admin` | the service for operators |
+//! | [`refusal`] | what a refusal of the state means to a client |
+//! | `readiness` | whether the node is worth sending calls to |
+//! | `late` | the place of a service that comes later |
 //! | [`clock`] | the coordinator's clock |
 
+mod admin;
 pub mod clock;
 pub mod context;
+pub mod coordinator;
+mod formation;
+pub mod identity;
+mod late;
 pub mod leader;
+pub mod map;
+mod node;
+mod port;
 pub mod raft;
+mod readiness;
 pub mod refusal;
 pub mod replica;
+pub mod settings;
 pub mod workers;
+
+pub use coordinator::{Coordinator, Launch};
+pub use formation::FormationError;
+pub use node::NodeError;
+pub use settings::{Given, LogFormat, LogSettings, Settings, SettingsError};

@@ -6,10 +6,10 @@
 //! The match is exhaustive on purpose: whoever adds a refusal decides here what a client is to do about it.
 
 use crate::context::Context;
+use ringfence_api::Failure;
 use ringfence_api::convert::Owner;
-use ringfence_api::error::Failure;
 use ringfence_core::ids::{KeyspaceId, PartitionKey, SessionId};
-use ringfence_core::state::{Refused, State};
+use ringfence_core::state::{Partition, Refused, State};
 
 /// The failure to answer with when the state, as it is applied here now, has refused a command.
 pub fn to_failure(context: &Context, why: &Refused) -> Failure {
@@ -37,7 +37,8 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
             Failure::duplicate_identity(worker.as_str(), held_at, "")
         }
         Refused::StaleEpoch { partition, current, .. } => {
-            Failure::stale_epoch(*current, owner_of(*partition, state))
+            let owner = state.partition(*partition).and_then(Partition::owner);
+            Failure::stale_epoch(*current, owner.and_then(|session| Owner::read(state, session)))
         }
         // Only a leader proposes an expiry, and it looks again by itself; a client never sees this.
         Refused::SuspicionMovedOn { .. } | Refused::Thirds(_) => Failure::refused(why),
@@ -73,16 +74,6 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
         Refused::Limit { .. } => Failure::limit(why),
         Refused::NoKeyspaces | Refused::Policy(_) => Failure::invalid(why),
     }
-}
-
-/// Who owns a partition now.
-pub fn owner_of(key: PartitionKey, state: &State) -> Option<Owner> {
-    let session = state.session(state.partition(key)?.owner()?)?;
-    Some(Owner {
-        worker: session.worker().clone(),
-        session: session.id(),
-        address: session.address().to_owned(),
-    })
 }
 
 /// `orders/17`, as people know a partition.

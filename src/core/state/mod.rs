@@ -152,6 +152,11 @@ impl State {
         self.ended.iter().rev().find(|ended| ended.session == session)
     }
 
+    /// The answer given before to an operator's request under this id, while it is remembered.
+    pub fn answer_to(&self, id: u128) -> Option<&[Outcome]> {
+        self.answers.kept.get(&id).map(|(_, answer)| answer.as_slice())
+    }
+
     fn partition_slot(&mut self, key: PartitionKey) -> Option<&mut Partition> {
         self.keyspaces.get_mut(&key.keyspace)?.partitions.get_mut(key.partition.get() as usize)
     }

@@ -28,7 +28,9 @@ struct AnyFormat {
 struct IdentityV1 {
     node: u64,
     incarnation: u64,
+    has_log: bool,
     cluster: Option<String>,
+    founder: bool,
     members: Vec<MemberV1>,
 }
 
@@ -41,7 +43,7 @@ struct MemberV1 {
 }
 
 pub(super) fn path(dir: &Path) -> PathBuf {
-    dir.join("node.json")
+    dir.join(super::FILE)
 }
 
 /// Reads the file; `None` when there is none.
@@ -73,7 +75,7 @@ pub(super) fn write(dir: &Path, identity: &Identity) -> Result<(), IdentityError
         let sealed = Sealed { format: FORMAT, crc32c: checksum(&identity)?, identity };
         let mut text = serde_json::to_vec_pretty(&sealed)?;
         text.push(b'\n');
-        let tmp = dir.join("node.json.tmp");
+        let tmp = dir.join(format!("{}.tmp", super::FILE));
         let mut file = File::create(&tmp)?;
         file.write_all(&text)?;
         file.sync_all()?;
@@ -95,7 +97,9 @@ impl IdentityV1 {
         IdentityV1 {
             node: identity.node.get(),
             incarnation: identity.incarnation.get(),
+            has_log: identity.has_log,
             cluster: identity.belongs.as_ref().map(|belongs| belongs.cluster.to_string()),
+            founder: identity.belongs.as_ref().is_some_and(|belongs| belongs.founder),
             members: members
                 .map(|(node, member)| MemberV1 {
                     node: node.get(),
@@ -109,7 +113,10 @@ impl IdentityV1 {
     fn parse(self) -> Result<Identity, String> {
         let node = NodeId::new(self.node).map_err(|e| e.to_string())?;
         let incarnation = Incarnation::new(self.incarnation);
-        let Some(cluster) = self.cluster else { return Ok(Identity { node, incarnation, belongs: None }) };
+        let has_log = self.has_log;
+        let Some(cluster) = self.cluster else {
+            return Ok(Identity { node, incarnation, belongs: None, has_log });
+        };
         let cluster = ClusterId::new(&cluster).map_err(|e| e.to_string())?;
         let members = self.members.into_iter().map(|member| {
             let node = NodeId::new(member.node).map_err(|e| e.to_string())?;
@@ -117,6 +124,7 @@ impl IdentityV1 {
             Ok((node, Member { address: member.address, incarnation }))
         });
         let members = members.collect::<Result<_, String>>()?;
-        Ok(Identity { node, incarnation, belongs: Some(Belonging { cluster, members }) })
+        let belongs = Some(Belonging { cluster, members, founder: self.founder });
+        Ok(Identity { node, incarnation, belongs, has_log })
     }
 }

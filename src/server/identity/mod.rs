@@ -3,7 +3,7 @@
 //! It is written before anybody is told, and replaced as a whole: a temporary file, a flush, a rename, a flush of the
 //! directory. It holds the node's id, the number of this life of its data (a directory that was emptied gets another
 //! one, so that the node is not taken for the one it was), and the cluster it belongs to from the moment it belongs to
-//! one. A directory of another node is refused, and so is one whose log is there and whose identity is not.
+//! one. A directory of another node is refused, and so is one of which only a part is there.
 //!
 //! It is not the membership: that is in the log. What it says of the members is who formed the cluster.
 
@@ -18,6 +18,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The file, in a node's data directory.
+pub(crate) const FILE: &str = "node.json";
+/// The log beside it, by the name that Raft gives it.
+const LOG: &str = "log.redb";
+
 /// The number of one life of a node's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(u64);
@@ -28,7 +33,8 @@ impl Incarnation {
     /// # Errors
     /// When the system has no random numbers.
     pub(crate) fn draw() -> io::Result<Incarnation> {
-        getrandom::u64().map(Incarnation).map_err(io::Error::other)
+        // Zero means "not known" on the wire.
+        getrandom::u64().map(|number| Incarnation(number.max(1))).map_err(io::Error::other)
     }
 
     /// The number, from the wire or a file.
@@ -58,6 +64,8 @@ pub struct Belonging {
     pub cluster: ClusterId,
     /// Who belonged to it when this node came to.
     pub members: BTreeMap<NodeId, Member>,
+    /// This node named the cluster, and is the one that begins its log. No other ever does.
+    pub founder: bool,
 }
 
 impl Belonging {
@@ -76,6 +84,8 @@ pub struct Identity {
     pub incarnation: Incarnation,
     /// The cluster it belongs to; `None` until it does. It never changes after that.
     pub belongs: Option<Belonging>,
+    /// Its log was made. From then on a directory without a log has lost the votes the node gave.
+    pub has_log: bool,
 }
 
 /// Why a node has no identity to start with. None of these goes away by itself.
@@ -118,6 +128,12 @@ pub enum IdentityError {
         .0.display()
     )]
     Orphaned(PathBuf),
+    /// The log is gone and the rest is there.
+    #[error(
+        "{} has lost its log.redb, and with it the votes this node gave: restore the directory as a whole, or remove the \
+         node from the cluster and add a new one under a new id", .0.display()
+    )]
+    LogLost(PathBuf),
     /// The file does not hold what was written to it.
     #[error(
         "{} is damaged ({why}): restore it from a copy, or remove the node from the cluster and add a new one under a \
@@ -142,6 +158,9 @@ pub enum IdentityError {
         /// The newest format known here.
         known: u32,
     },
+    /// The node has stopped.
+    #[error("{0} has stopped")]
+    Closed(NodeId),
     /// The directory could not be read or written.
     #[error("{}: {source}", .path.display())]
     Io {
@@ -155,13 +174,19 @@ pub enum IdentityError {
 /// Keeps a node's identity: in its data directory, or in memory for a node that forgets.
 pub struct IdentityStore {
     identity: Identity,
-    place: Option<Place>,
+    place: Place,
 }
 
-struct Place {
-    dir: PathBuf,
-    /// Held until the node stops.
-    _lock: lock::Lock,
+enum Place {
+    /// Nowhere: the node forgets.
+    Memory,
+    Dir {
+        dir: PathBuf,
+        /// Held until the node stops.
+        _lock: lock::Lock,
+    },
+    /// The node has stopped; another process may have the directory.
+    Closed,
 }
 
 impl IdentityStore {
@@ -170,7 +195,7 @@ impl IdentityStore {
     /// # Errors
     /// [`IdentityError::Io`] when the system has no random numbers.
     pub fn in_memory(node: NodeId) -> Result<IdentityStore, IdentityError> {
-        Ok(IdentityStore { identity: fresh(node, Path::new("memory"))?, place: None })
+        Ok(IdentityStore { identity: fresh(node, Path::new("memory"))?, place: Place::Memory })
     }
 
     /// Opens the directory for this process, and reads whose it is; an empty one becomes this node's.
@@ -180,7 +205,8 @@ impl IdentityStore {
     pub fn open(dir: &Path, node: NodeId) -> Result<IdentityStore, IdentityError> {
         std::fs::create_dir_all(dir).map_err(|source| IdentityError::Io { path: dir.to_owned(), source })?;
         let lock = lock::Lock::take(dir)?;
-        let place = Some(Place { dir: dir.to_owned(), _lock: lock });
+        let log = dir.join(LOG).exists();
+        let place = Place::Dir { dir: dir.to_owned(), _lock: lock };
         if let Some(identity) = file::read(dir)? {
             if identity.node != node {
                 return Err(IdentityError::OtherNode {
@@ -190,9 +216,12 @@ impl IdentityStore {
                     wanted: node,
                 });
             }
+            if identity.has_log && !log {
+                return Err(IdentityError::LogLost(dir.to_owned()));
+            }
             return Ok(IdentityStore { identity, place });
         }
-        if dir.join("log.redb").exists() {
+        if log {
             return Err(IdentityError::Orphaned(dir.to_owned()));
         }
         let identity = fresh(node, dir)?;
@@ -218,9 +247,30 @@ impl IdentityStore {
             let (has, asked) = (has.cluster.clone(), to.cluster);
             return Err(IdentityError::OtherCluster { node: self.identity.node, has, asked });
         }
-        let identity = Identity { belongs: Some(to), ..self.identity.clone() };
-        if let Some(place) = &self.place {
-            file::write(&place.dir, &identity)?;
+        self.become_durably(Identity { belongs: Some(to), ..self.identity.clone() })
+    }
+
+    /// Notes that the log was made. Said again it changes nothing.
+    ///
+    /// # Errors
+    /// [`IdentityError::Io`] when it could not be written.
+    pub fn log_made(&mut self) -> Result<(), IdentityError> {
+        if self.identity.has_log {
+            return Ok(());
+        }
+        self.become_durably(Identity { has_log: true, ..self.identity.clone() })
+    }
+
+    /// Gives the directory up. What the node is stays known here, and does not change any more.
+    pub fn close(&mut self) {
+        self.place = Place::Closed;
+    }
+
+    fn become_durably(&mut self, identity: Identity) -> Result<(), IdentityError> {
+        match &self.place {
+            Place::Memory => {}
+            Place::Dir { dir, .. } => file::write(dir, &identity)?,
+            Place::Closed => return Err(IdentityError::Closed(self.identity.node)),
         }
         self.identity = identity;
         Ok(())
@@ -230,5 +280,5 @@ impl IdentityStore {
 fn fresh(node: NodeId, path: &Path) -> Result<Identity, IdentityError> {
     let incarnation =
         Incarnation::draw().map_err(|source| IdentityError::Io { path: path.to_owned(), source })?;
-    Ok(Identity { node, incarnation, belongs: None })
+    Ok(Identity { node, incarnation, belongs: None, has_log: false })
 }

@@ -12,6 +12,7 @@ fn belonging(cluster: &str) -> Belonging {
             (node(1), member(7601, Some(Incarnation::new(u64::MAX)))),
             (node(2), member(7602, None)),
         ]),
+        founder: true,
     }
 }
 
@@ -90,4 +91,16 @@ fn a_log_without_an_identity_is_refused() {
     std::fs::write(dir.path().join("log.redb"), b"").unwrap();
     let error = IdentityStore::open(dir.path(), node(1)).err().unwrap();
     assert!(matches!(error, IdentityError::Orphaned(_)), "{error}");
+}
+
+#[test]
+fn f012_an_identity_whose_log_is_gone_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = IdentityStore::open(dir.path(), node(1)).unwrap();
+    store.log_made().unwrap();
+    drop(store);
+    let error = IdentityStore::open(dir.path(), node(1)).err().unwrap();
+    assert!(matches!(error, IdentityError::LogLost(_)), "{error}");
+    std::fs::write(dir.path().join("log.redb"), b"").unwrap();
+    assert!(IdentityStore::open(dir.path(), node(1)).is_ok());
 }

@@ -33,7 +33,9 @@ impl Given {
         };
         guarded(listen, self.insecure == Some(true), secret.is_some())?;
         if self.insecure == Some(true) && !listen.ip().is_loopback() {
-            warnings.push(format!("traffic at {listen} is not encrypted, and every client there is let in (insecure)"));
+            warnings.push(format!(
+                "traffic at {listen} is not encrypted, and every client there is let in (insecure)"
+            ));
         }
         let missing = SettingsError::Missing {
             name: "data-dir",

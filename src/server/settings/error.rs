@@ -28,7 +28,9 @@ pub enum SettingsError {
     #[error("cluster: {0}")]
     Cluster(#[from] FoundersError),
     /// The node is not in its own list.
-    #[error("node is {node} and cluster lists {listed}: add this node to the list, or set join to be added to them")]
+    #[error(
+        "node is {node} and cluster lists {listed}: add this node to the list, or set join to be added to them"
+    )]
     NotListed {
         /// This node.
         node: u64,
@@ -36,7 +38,9 @@ pub enum SettingsError {
         listed: String,
     },
     /// The node has two addresses.
-    #[error("advertise is {advertise} and cluster lists {listed} for this node: give the same address in both")]
+    #[error(
+        "advertise is {advertise} and cluster lists {listed} for this node: give the same address in both"
+    )]
     TwoAddresses {
         /// The address to advertise.
         advertise: String,
@@ -44,10 +48,14 @@ pub enum SettingsError {
         listed: String,
     },
     /// Nobody can reach the address it would tell.
-    #[error("listen is {0}, which is no address that others can dial: set advertise to the one by which they reach this node")]
+    #[error(
+        "listen is {0}, which is no address that others can dial: set advertise to the one by which they reach this node"
+    )]
     NoAdvertise(std::net::SocketAddr),
     /// A node cannot both form a cluster and wait for one.
-    #[error("join and cluster are both set: set cluster on the nodes that form a cluster, join on one that is added to it")]
+    #[error(
+        "join and cluster are both set: set cluster on the nodes that form a cluster, join on one that is added to it"
+    )]
     JoinAndCluster,
     /// Everybody on the network could call it.
     #[error(

@@ -63,8 +63,10 @@ impl Founders {
         }
         let mut by_address = BTreeMap::new();
         for (node, address) in &nodes {
-            check_address(address)
-                .map_err(|why| FoundersError::Entry { entry: shown(&format!("{}={address}", node.get())), why })?;
+            check_address(address).map_err(|why| FoundersError::Entry {
+                entry: shown(&format!("{}={address}", node.get())),
+                why,
+            })?;
             if let Some(first) = by_address.insert(address, node) {
                 let (first, second) = (first.get(), node.get());
                 return Err(FoundersError::DuplicateAddress { address: address.clone(), first, second });

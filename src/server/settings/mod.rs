@@ -26,6 +26,8 @@ pub use error::SettingsError;
 pub use founders::{Founders, FoundersError};
 pub use given::Given;
 
+pub(crate) use founders::{check_address, difference};
+
 use crate::raft::{ClusterSecret, Compaction, Timings};
 use ringfence_core::ids::NodeId;
 use ringfence_core::lead;

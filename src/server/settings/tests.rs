@@ -50,7 +50,10 @@ fn each_setting_that_cannot_work_is_refused_and_both_that_disagree_are_named() {
         (with(|g| g.listen = Some("localhost:99999".into())), ["listen is", "65535"]),
         (with(|g| g.listen = Some("\u{1b}[2J".into())), ["listen is \"\\u{1b}[2J\"", "port"]),
         (with(|g| g.listen = Some("0.0.0.0:7601".into())), ["listen is 0.0.0.0:7601", "insecure"]),
-        (with(|g| g.advertise = Some("other:7601".into())), ["advertise is other:7601", "cluster lists 127.0.0.1:7601"]),
+        (
+            with(|g| g.advertise = Some("other:7601".into())),
+            ["advertise is other:7601", "cluster lists 127.0.0.1:7601"],
+        ),
         (with(|g| g.advertise = Some("other".into())), ["advertise is \"other\"", "port is missing"]),
         (with(|g| g.log_format = Some("xml".into())), ["log-format is \"xml\"", "json"]),
         (with(|g| g.heartbeat_ms = Some(0)), ["heartbeat", "zero"]),

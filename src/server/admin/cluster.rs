@@ -1,0 +1,121 @@
+//! The nodes: their status, and changes to them.
+
+use crate::context::Context;
+use crate::formation::{self, Formation, members_failure};
+use crate::raft::{Member, RaftStatus};
+use ringfence_api::Failure;
+use ringfence_api::convert::{InvalidField, checked};
+use ringfence_api::v1;
+use ringfence_core::ids::{LogIndex, NodeId, Term};
+use std::time::Duration;
+
+/// How long a new node may take to catch up. It may have a snapshot to receive, of tens of megabytes.
+const CATCH_UP: Duration = Duration::from_secs(60);
+
+/// The nodes, the leader and the term, as this node sees them. Without a quorum, and while the cluster forms.
+pub(super) fn status(formation: &Formation, context: Option<&Context>) -> v1::ClusterStatusResponse {
+    let identity = formation.identity();
+    let cluster = identity.belongs.as_ref().map(|belongs| belongs.cluster.to_string());
+    let raft = context.map(|context| context.raft.status().borrow().clone());
+    let mut response = v1::ClusterStatusResponse {
+        cluster: cluster.unwrap_or_default(),
+        answered_by: identity.node.get(),
+        forming: formation.progress().text(),
+        ..v1::ClusterStatusResponse::default()
+    };
+    match raft {
+        Some(raft) => {
+            response.leader = raft.leader.as_ref().map_or(0, |(node, _)| node.get());
+            response.term = Term::get(raft.term);
+            response.applied_index = raft.applied.map_or(0, |at| at.index.get());
+            response.nodes = raft.members.iter().map(|(node, member)| shown(&raft, *node, member)).collect();
+        }
+        None => {
+            let listed = formation.founders().into_iter().flat_map(|founders| founders.nodes());
+            let node = |(node, address): (&NodeId, &String)| v1::Node {
+                node: node.get(),
+                address: address.clone(),
+                ..v1::Node::default()
+            };
+            response.nodes = listed.map(node).collect();
+        }
+    }
+    response
+}
+
+fn shown(raft: &RaftStatus, node: NodeId, member: &Member) -> v1::Node {
+    let leads = raft.leader.as_ref().is_some_and(|(leader, _)| *leader == node);
+    let role = match (leads, member.voter) {
+        (true, _) => v1::NodeRole::Leader,
+        (false, true) => v1::NodeRole::Follower,
+        (false, false) => v1::NodeRole::Learner,
+    };
+    v1::Node {
+        node: node.get(),
+        address: member.address.clone(),
+        role: role.into(),
+        matched_index: member.matched.map(LogIndex::get),
+        reachable: None,
+    }
+}
+
+/// Adds a node that waits for it.
+pub(super) async fn add(
+    formation: &Formation,
+    context: &Context,
+    request: v1::AddNodeRequest,
+) -> Result<(), Failure> {
+    let node = checked::node_id("node", request.node)?;
+    crate::settings::check_address(&request.address).map_err(|why| InvalidField::new("address", why))?;
+    formation::add(formation, context, node, &request.address, CATCH_UP).await
+}
+
+/// Removes a node for good. Its id is noted, and never used again.
+pub(super) async fn remove(context: &Context, request: v1::RemoveNodeRequest) -> Result<(), Failure> {
+    let node = checked::node_id("node", request.node)?;
+    context.confirm().await?;
+    let members = context.raft.status().borrow().members.clone();
+    if !members.contains_key(&node) {
+        return Err(Failure::not_found(format_args!(
+            "{node} is not a member; the members are {}",
+            names(&members)
+        )));
+    }
+    if members.len() == 1 {
+        return Err(Failure::refused(format_args!("{node} is the last node; stop it to end the cluster")));
+    }
+    context.raft.remove_member(node).await.map_err(members_failure)?;
+    tracing::warn!(%node, "removed a node");
+    Ok(())
+}
+
+/// Hands the lead to another node.
+pub(super) async fn transfer(
+    context: &Context,
+    request: v1::TransferLeadershipRequest,
+) -> Result<NodeId, Failure> {
+    let to = (request.to != 0).then(|| checked::node_id("to", request.to)).transpose()?;
+    context.confirm().await?;
+    let members = context.raft.status().borrow().members.clone();
+    if let Some(to) = to {
+        match members.get(&to) {
+            None => {
+                let names = names(&members);
+                return Err(Failure::not_found(format_args!(
+                    "{to} is not a member; the members are {names}"
+                )));
+            }
+            Some(member) if !member.voter => {
+                return Err(Failure::refused(format_args!("{to} is a learner and cannot lead")));
+            }
+            Some(_) => {}
+        }
+    }
+    let leader = context.raft.transfer_leadership(to).await.map_err(members_failure)?;
+    tracing::info!(%leader, "an operator moved leadership");
+    Ok(leader)
+}
+
+fn names<T>(members: &std::collections::BTreeMap<NodeId, T>) -> String {
+    members.keys().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

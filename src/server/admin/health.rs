@@ -1,0 +1,86 @@
+//! What a person on call wants to know, in one answer of bounded size.
+
+use super::{cluster, workers};
+use crate::context::Context;
+use crate::formation::Formation;
+use ringfence_api::Failure;
+use ringfence_api::convert::Partition;
+use ringfence_api::v1;
+use ringfence_core::ids::{KeyspaceId, PartitionId, PartitionKey};
+use ringfence_core::state::{Keyspace, Phase, State, Takeover};
+
+/// How many partitions, or workers, are named one by one.
+const NAMED: usize = 100;
+
+/// The state of everything, from the leader.
+pub(super) async fn health(formation: &Formation, context: &Context) -> Result<v1::HealthResponse, Failure> {
+    let (term, _) = context.confirm().await?;
+    let mut health = v1::HealthResponse {
+        cluster: Some(cluster::status(formation, Some(context))),
+        sick: context.raft.status().borrow().sick.clone().unwrap_or_default(),
+        ..v1::HealthResponse::default()
+    };
+    let ids: Vec<KeyspaceId> = {
+        let now = context.clock.now();
+        let local = &mut *context.replica.lock();
+        let state = &local.state;
+        health.workers = count(state.sessions().count());
+        health.keyspaces = count(state.keyspaces().count());
+        let suspected = state.sessions().filter(|session| session.suspicion().is_some());
+        health.suspected = suspected.take(NAMED).map(|session| workers::shown(state, session)).collect();
+        if let Some(leadership) = local.leadership.as_ref().filter(|led| led.term() == term) {
+            if leadership.placing.braked(now, state) {
+                "more than a third of the sessions ran out within one lease: repairs run at the budget of moves until \
+                 that lease has passed; look at the network before the workers"
+                    .clone_into(&mut health.brake);
+            }
+            let errors = leadership.placing.errors();
+            health.planning_errors =
+                errors.map(|(id, error)| format!("{}: {error}", name(state, id))).take(NAMED).collect();
+        }
+        state.keyspaces().map(Keyspace::id).collect()
+    };
+    // One keyspace at a time, so that what is applied does not wait for millions of partitions to be counted.
+    for id in ids {
+        add_keyspace(&mut health, &context.replica.lock().state, id);
+    }
+    Ok(health)
+}
+
+fn add_keyspace(health: &mut v1::HealthResponse, state: &State, id: KeyspaceId) {
+    let Some(keyspace) = state.keyspace(id) else { return };
+    if keyspace.policy().takeover() == Takeover::Fence {
+        health.fence_takeover.push(keyspace.name().to_string());
+    }
+    health.partitions += count(keyspace.partitions().len());
+    for (number, partition) in (0u32..).zip(keyspace.partitions()) {
+        let shown = || {
+            let key = PartitionKey { keyspace: id, partition: PartitionId::new(number) };
+            Partition::read(state, key).map(v1::Partition::from)
+        };
+        let name = |named: &mut Vec<v1::Partition>, total: &mut u64| {
+            *total += 1;
+            if named.len() < NAMED {
+                named.extend(shown());
+            }
+        };
+        health.owned += u64::from(partition.owner().is_some());
+        health.ready += u64::from(partition.ready());
+        match partition.phase() {
+            Phase::Vacant | Phase::Cooling(_) => name(&mut health.ownerless, &mut health.ownerless_total),
+            Phase::Draining(_) => name(&mut health.moving, &mut health.moving_total),
+            Phase::Owned { .. } => {}
+        }
+        if partition.setback().is_some() {
+            name(&mut health.failing, &mut health.failing_total);
+        }
+    }
+}
+
+fn name(state: &State, id: KeyspaceId) -> String {
+    state.keyspace(id).map_or_else(|| id.to_string(), |keyspace| keyspace.name().to_string())
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

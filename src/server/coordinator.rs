@@ -1,0 +1,225 @@
+//! A coordinator node inside a program: a test, or a service that brings its own.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), ringfence_server::NodeError> {
+//! use ringfence_server::Coordinator;
+//!
+//! let coordinator = Coordinator::in_memory().start().await?;
+//! println!("workers connect to {}", coordinator.endpoint());
+//! coordinator.shutdown().await
+//! # }
+//! ```
+
+use crate::context::Context;
+use crate::formation::Formation;
+use crate::identity::IdentityStore;
+use crate::node::{NodeError, Parts};
+use crate::port::{self, Services};
+use crate::raft::{RaftStatus, TcpDialer};
+use crate::readiness;
+use crate::settings::{Membership, Settings, Storage};
+use ringfence_core::ids::NodeId;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument as _;
+
+/// How long calls under way may take when the node closes. Streams end by themselves at once.
+const LAST_CALLS: Duration = Duration::from_secs(1);
+
+/// A running node. Dropping it stops the node as a crash would; [`shutdown`](Coordinator::shutdown) hands over first.
+pub struct Coordinator {
+    node: NodeId,
+    address: SocketAddr,
+    running: watch::Receiver<Option<Context>>,
+    ended: watch::Receiver<Option<Result<(), NodeError>>>,
+    forming: Formation,
+    stop: CancellationToken,
+    _abandon: DropGuard,
+}
+
+/// A node that is not started yet.
+pub struct Launch {
+    settings: Settings,
+    listener: Option<std::net::TcpListener>,
+}
+
+impl Coordinator {
+    /// One node in memory, on a free port of the loopback interface. It forgets everything when it stops.
+    pub fn in_memory() -> Launch {
+        Coordinator::with(Settings::in_memory())
+    }
+
+    /// One durable node with its data in `dir`, on a free port of the loopback interface.
+    pub fn durable(dir: impl Into<PathBuf>) -> Launch {
+        Coordinator::with(Settings::durable(dir))
+    }
+
+    /// A node with these settings.
+    pub fn with(settings: Settings) -> Launch {
+        Launch { settings, listener: None }
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where workers, routers and operators reach it: `http://HOST:PORT`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns when the node belongs to a formed cluster and knows of a leader.
+    ///
+    /// # Errors
+    /// [`NodeError`] when the node ended before.
+    pub async fn ready(&self) -> Result<(), NodeError> {
+        tokio::select! {
+            () = readiness::ready(self.running.clone()) => Ok(()),
+            ended = self.ended() => match ended {
+                Ok(()) => Err(NodeError::Failed("it was stopped before it was ready".to_owned())),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// What the node waits for while its cluster forms; empty when it waits for nothing.
+    pub fn forming(&self) -> String {
+        self.forming.progress().text()
+    }
+
+    /// What Raft says of the node; `None` until the node belongs to a cluster.
+    pub fn raft_status(&self) -> Option<RaftStatus> {
+        self.running.borrow().as_ref().map(|context| context.raft.status().borrow().clone())
+    }
+
+    /// What the node's services work with; `None` until the node belongs to a cluster.
+    pub fn context(&self) -> Option<Context> {
+        self.running.borrow().clone()
+    }
+
+    /// Returns when the node has ended.
+    ///
+    /// # Errors
+    /// [`NodeError`] when it ended although nobody told it to: its disk failed, or it must not belong to the cluster.
+    pub async fn ended(&self) -> Result<(), NodeError> {
+        let mut ended = self.ended.clone();
+        let outcome = ended.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
+        match outcome {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) | Err(_) => Err(NodeError::Failed("its task is gone".to_owned())),
+        }
+    }
+
+    /// Hands leadership over, ends streams, and closes the files; the data directory is free when this returns.
+    ///
+    /// # Errors
+    /// [`NodeError`] when the node had ended by itself before.
+    pub async fn shutdown(self) -> Result<(), NodeError> {
+        self.stop.cancel();
+        self.ended().await
+    }
+}
+
+impl Launch {
+    /// Listens on this address of the loopback interface, `HOST:PORT`; port 0 stands for a free one.
+    ///
+    /// # Errors
+    /// [`SettingsError`](crate::SettingsError) when it is no address, or one that others can reach.
+    pub fn listen(mut self, address: &str) -> Result<Launch, crate::SettingsError> {
+        self.settings = self.settings.listening(address)?;
+        Ok(self)
+    }
+
+    /// Takes over a listener that exists already, instead of binding the address of the settings.
+    #[must_use]
+    pub fn listener(mut self, listener: std::net::TcpListener) -> Launch {
+        self.listener = Some(listener);
+        self
+    }
+
+    /// Starts the node. It listens when this returns. A node that is a cluster of its own is also
+    /// [`ready`](Coordinator::ready); one of several waits for the others, which may start later.
+    ///
+    /// # Errors
+    /// [`NodeError`]: the address is in use, or the data directory cannot be this node's.
+    pub async fn start(self) -> Result<Coordinator, NodeError> {
+        let Launch { mut settings, listener } = self;
+        let (listener, address) = port::listen(settings.listen, listener).await?;
+        settings.listen = address;
+        let span = tracing::info_span!("node", id = settings.node.get());
+        let alone = settings.membership == Membership::Alone;
+        let coordinator = start(settings, listener, address).instrument(span).await?;
+        if alone {
+            coordinator.ready().await?;
+        }
+        Ok(coordinator)
+    }
+}
+
+async fn start(
+    settings: Settings,
+    listener: tokio::net::TcpListener,
+    address: SocketAddr,
+) -> Result<Coordinator, NodeError> {
+    let node = settings.node;
+    let advertise = settings.advertise.clone().unwrap_or_else(|| address.to_string());
+    let storage = settings.storage.clone();
+    let opened = tokio::task::spawn_blocking(move || match storage {
+        Storage::Memory => IdentityStore::in_memory(node),
+        Storage::Dir(dir) => IdentityStore::open(&dir, node),
+    });
+    let identity = opened.await.map_err(|e| NodeError::Failed(e.to_string()))?.map_err(Arc::new)?;
+    let formation = Formation::new(&settings, advertise.clone(), identity, Arc::new(TcpDialer::default()));
+    tracing::info!(%address, advertise, "listening");
+
+    let (stop, abandon, closing) =
+        (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+    let services = Services::new(&formation);
+    let (running, was_running) = watch::channel(None);
+    let (outcome, ended) = watch::channel(None);
+    let (reporter, health) = tonic_health::server::health_reporter();
+    tokio::spawn(readiness::report(reporter, was_running.clone(), closing.clone()).in_current_span());
+    let forming = formation.clone();
+    let parts = Parts {
+        settings,
+        formation: formation.clone(),
+        services,
+        stop: stop.clone(),
+        abandon: abandon.clone(),
+        closing: closing.clone(),
+        running,
+    };
+    let life = async move {
+        // The port outlives the node by the calls under way, so that each of them is answered.
+        let services = parts.services.clone();
+        let serving = Box::pin(port::serve(listener, services, formation, health, closing.clone()));
+        let serving = tokio::spawn(serving.in_current_span());
+        let mut lived = Box::pin(parts.live()).await;
+        if let Ok(Ok(Err(error))) = tokio::time::timeout(LAST_CALLS, serving).await
+            && lived.is_ok()
+        {
+            lived = Err(error);
+        }
+        outcome.send_replace(Some(lived));
+    };
+    tokio::spawn(life.in_current_span());
+    Ok(Coordinator {
+        node,
+        address,
+        running: was_running,
+        ended,
+        forming,
+        stop,
+        _abandon: abandon.drop_guard(),
+    })
+}

@@ -1,0 +1,138 @@
+//! What a leader does to add a node.
+//!
+//! In an order that uses up an id as late as possible: the node is asked who it is first, so that a wrong address, a
+//! node that does not run, or one with old data costs nothing. Then the id is noted in the log, the node adopts the
+//! cluster, and Raft takes it in: as a learner, and as a voter when it has caught up.
+
+use super::Formation;
+use super::naming::request_id;
+use super::wire::{Adopt, Hello};
+use crate::context::Context;
+use crate::identity::{Belonging, Member};
+use crate::raft::{MembersError, RaftStatus};
+use crate::refusal;
+use ringfence_api::Failure;
+use ringfence_core::ids::{ClusterId, LogIndex, NodeId, Term};
+use ringfence_core::state::{Command, Request};
+use std::time::Duration;
+
+/// Adds a node that waits for it. The future may be dropped: the node is not left half-added.
+///
+/// # Errors
+/// [`Failure`]: this node does not lead, the id was used before, the node is not what it should be, or it did not catch
+/// up within `patience`.
+pub(crate) async fn add(
+    formation: &Formation,
+    context: &Context,
+    node: NodeId,
+    address: &str,
+    patience: Duration,
+) -> Result<(), Failure> {
+    let (term, seen) = context.confirm().await?;
+    let status = context.raft.status().borrow().clone();
+    let cluster = not_a_member(context, &status, node, address)?;
+
+    let peers = &formation.inner.peers;
+    let unfit = |why: String| Failure::refused(format_args!("{why}; nothing was changed"));
+    let answer = peers.hello(&formation.hello(), node, address).await.map_err(unfit)?;
+    fit(&answer.hello, node, &cluster, address).map_err(unfit)?;
+
+    note(context, term, seen, &cluster, &answer.hello).await?;
+    let adopt = adoption(&status, cluster, &answer.hello, address);
+    peers.adopt(&adopt, address).await.map_err(|why| {
+        Failure::refused(format_args!("{why}; it is not a member, ask again to go on from here"))
+    })?;
+    tracing::info!(%node, address, "adding a node");
+    context.raft.add_member(node, address.to_owned(), patience).await.map_err(|e| match e {
+        e @ MembersError::NotCaughtUp { .. } => {
+            Failure::refused(format_args!("{e}; ask again to go on from here"))
+        }
+        e => members_failure(e),
+    })?;
+    tracing::info!(%node, address, "added a node");
+    Ok(())
+}
+
+fn not_a_member(
+    context: &Context,
+    status: &RaftStatus,
+    node: NodeId,
+    address: &str,
+) -> Result<ClusterId, Failure> {
+    if let Some(member) = status.members.get(&node).filter(|member| member.voter) {
+        return Err(Failure::already_exists(format_args!(
+            "{node} is a member already, at {}",
+            member.address
+        )));
+    }
+    if let Some((other, _)) = status.members.iter().find(|(other, m)| **other != node && m.address == address)
+    {
+        return Err(Failure::already_exists(format_args!("{other} is at {address} already")));
+    }
+    let local = context.replica.lock();
+    let cluster = local.state.cluster().map(|cluster| cluster.id.clone());
+    cluster.ok_or_else(|| Failure::unavailable("the cluster is not formed yet; ask again"))
+}
+
+/// Whether what answers is the node that is meant, with data that may come into this cluster.
+fn fit(answered: &Hello, node: NodeId, cluster: &ClusterId, address: &str) -> Result<(), String> {
+    if answered.node != node {
+        return Err(format!("at {address} answers {}, not {node}", answered.node));
+    }
+    match &answered.cluster {
+        Some(other) if other != cluster => Err(format!(
+            "{node} at {address} belongs to cluster {other}, and this is cluster {cluster}: start it with an empty data \
+             directory"
+        )),
+        None if !answered.founders.is_empty() => Err(format!(
+            "{node} at {address} forms a cluster of its own: start it with join instead of cluster"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Uses the id up. Asked again for the same data it is answered as the first time; for a node that was wiped meanwhile,
+/// or another one under that id, it is refused.
+async fn note(
+    context: &Context,
+    term: Term,
+    seen: LogIndex,
+    cluster: &ClusterId,
+    answered: &Hello,
+) -> Result<(), Failure> {
+    let (node, incarnation) = (answered.node, answered.incarnation.get());
+    let id = request_id(cluster, &format!("add/{}/{incarnation}", node.get()));
+    let request = Request::Operator { id, seen };
+    let noted = context.propose(Some(request), vec![Command::NoteNode { node }], Some(term)).await?;
+    noted.map(|_| ()).map_err(|refusal| refusal::to_failure(context, &refusal.why))
+}
+
+fn adoption(status: &RaftStatus, cluster: ClusterId, answered: &Hello, address: &str) -> Adopt {
+    let others = status
+        .members
+        .iter()
+        .map(|(node, member)| (*node, Member { address: member.address.clone(), incarnation: None }));
+    let added = Member { address: address.to_owned(), incarnation: Some(answered.incarnation) };
+    let members = others.chain([(answered.node, added)]).collect();
+    Adopt {
+        to: answered.node,
+        incarnation: answered.incarnation,
+        belonging: Belonging { cluster, members, founder: false },
+        added: true,
+    }
+}
+
+/// What a change of members that did not happen means to the operator.
+pub(crate) fn members_failure(error: MembersError) -> Failure {
+    use crate::raft::NotLeader;
+    match error {
+        MembersError::NotLeader(leader) => crate::context::not_leader(NotLeader::Elsewhere { leader }),
+        MembersError::Stopped(why) => crate::context::not_leader(NotLeader::Stopped(why)),
+        MembersError::Unknown(_) => Failure::unknown_outcome(),
+        MembersError::Invalid(_) => Failure::invalid(error),
+        MembersError::Busy
+        | MembersError::Changed
+        | MembersError::NotCaughtUp { .. }
+        | MembersError::NotTransferred { .. } => Failure::refused(error),
+    }
+}

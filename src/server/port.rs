@@ -1,0 +1,143 @@
+//! The one port of a node: who listens, what is served on it, and within which limits.
+
+use crate::admin::Admin;
+use crate::formation::{Formation, FormationService};
+use crate::late::Late;
+use crate::map::Map;
+use crate::node::NodeError;
+use crate::raft::RaftService;
+use crate::workers::Workers;
+use ringfence_api::MAX_MESSAGE_BYTES;
+use ringfence_api::v1::admin_service_server::{AdminServiceServer, SERVICE_NAME as ADMIN};
+use ringfence_api::v1::map_service_server::{MapServiceServer, SERVICE_NAME as MAP};
+use ringfence_api::v1::raft_server::RaftServer;
+use ringfence_api::v1::worker_service_server::{SERVICE_NAME as WORKER, WorkerServiceServer};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic_health::pb::health_server::{Health, HealthServer};
+
+/// Calls and streams that one connection may have open. A worker needs two streams, a router one; a proxy gathers many.
+const STREAMS_PER_CONNECTION: u32 = 4_096;
+/// The headers of one call: a cluster secret at its longest, and room for what proxies add.
+const HEADER_BYTES: u32 = 32 << 10;
+/// A ping this often to whoever is connected: a peer that a cut link swallowed must not hold a stream for ever.
+///
+/// What clients ping is not counted, so that any interval is allowed: those of this project's own clients start at 500 ms.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// How long a ping may stay unanswered before the connection is given up.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// What may be in flight towards this node: one message at its largest, without waiting for the window.
+const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+
+/// The services of a node. Those that need the cluster come when it is there.
+#[derive(Clone)]
+pub(crate) struct Services {
+    pub(crate) raft: Late<RaftServer<RaftService>>,
+    pub(crate) workers: Late<WorkerServiceServer<Workers>>,
+    pub(crate) map: Late<MapServiceServer<Map>>,
+    pub(crate) admin: Admin,
+}
+
+impl Services {
+    pub(crate) fn new(formation: &Formation) -> Services {
+        let progress = formation.progress();
+        Services {
+            raft: Late::new(progress.clone()),
+            workers: Late::new(progress.clone()),
+            map: Late::new(progress.clone()),
+            admin: Admin::new(formation.clone()),
+        }
+    }
+
+    /// The names of the services that health speaks for. The empty name is the node as a whole.
+    pub(crate) const NAMES: [&'static str; 4] = ["", WORKER, MAP, ADMIN];
+
+    /// The limits of a service for workers.
+    pub(crate) fn limit_workers(workers: Workers) -> WorkerServiceServer<Workers> {
+        WorkerServiceServer::new(workers)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// The limits of a service for callers.
+    pub(crate) fn limit_map(map: Map) -> MapServiceServer<Map> {
+        MapServiceServer::new(map)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+}
+
+/// Listens. A listener that exists already is taken over.
+///
+/// # Errors
+/// [`NodeError::Listen`], with the address.
+pub(crate) async fn listen(
+    address: SocketAddr,
+    bound: Option<std::net::TcpListener>,
+) -> Result<(TcpListener, SocketAddr), NodeError> {
+    let wrong = |source: std::io::Error| NodeError::Listen { address, source: Arc::new(source) };
+    let listener = match bound {
+        Some(listener) => {
+            listener.set_nonblocking(true).map_err(wrong)?;
+            TcpListener::from_std(listener)
+        }
+        None => TcpListener::bind(address).await,
+    };
+    let listener = listener.map_err(wrong)?;
+    let actual = listener.local_addr().map_err(wrong)?;
+    Ok((listener, actual))
+}
+
+/// Serves until `stop` is cancelled and the calls under way have ended.
+///
+/// # Errors
+/// When the transport gives up.
+pub(crate) async fn serve<H: Health>(
+    listener: TcpListener,
+    services: Services,
+    formation: Formation,
+    health: HealthServer<H>,
+    stop: CancellationToken,
+) -> Result<(), NodeError> {
+    let admin = AdminServiceServer::new(services.admin.clone())
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    let reflection = || {
+        // What is for peers only is not shown.
+        [WORKER, MAP, ADMIN].into_iter().fold(
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(ringfence_api::FILE_DESCRIPTOR_SET),
+            tonic_reflection::server::Builder::with_service_name,
+        )
+    };
+    let failed = |what: String| NodeError::Failed(what);
+    let v1 = reflection().build_v1().map_err(|e| failed(format!("reflection: {e}")))?;
+    let v1alpha = reflection().build_v1alpha().map_err(|e| failed(format!("reflection: {e}")))?;
+    let routes = Routes::new(FormationService::new(formation).server())
+        .add_service(services.raft.clone())
+        .add_service(services.workers.clone())
+        .add_service(services.map.clone())
+        .add_service(admin)
+        .add_service(health.max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(v1)
+        .add_service(v1alpha);
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    Server::builder()
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .http2_max_header_list_size(HEADER_BYTES)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
+        .await
+        .map_err(|e| failed(format!("the transport: {e}")))
+}
