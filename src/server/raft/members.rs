@@ -12,10 +12,14 @@ use ringfence_core::ids::{LogIndex, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 /// A new member may be this many entries behind when it becomes a voter: what it lacks then takes milliseconds.
 const CAUGHT_UP: u64 = 64;
+
+/// How long a change waits for its turn.
+const TURN: Duration = Duration::from_secs(1);
 
 impl<A: Send + 'static> RaftNode<A> {
     /// Adds a voter: first as a learner, then, when it has caught up within `patience`, as a voter. When it does not
@@ -33,8 +37,7 @@ impl<A: Send + 'static> RaftNode<A> {
         patience: Duration,
     ) -> Result<(), MembersError> {
         let inner = self.inner();
-        let _turn = inner.changing.try_lock().map_err(|_| MembersError::Busy)?;
-        let base = inner.leads_unchanging()?;
+        let (turn, base) = inner.turn().await?;
         inner.dialer.dial(node, &address).map_err(|e| MembersError::Invalid(e.to_string()))?;
         match inner.member(node) {
             Some((known, true)) if known == address => return Ok(()),
@@ -50,15 +53,13 @@ impl<A: Send + 'static> RaftNode<A> {
             None => {}
         }
 
-        let peer = Peer { address: address.clone(), store: None };
-        let joined =
-            inner.change(ChangeMembers::AddNodes(BTreeMap::from([(node.get(), peer)])), true, base).await?;
-        let learner = Learner { inner: Arc::clone(inner), node, joined, stays: false };
-        if !inner.caught_up(node, joined.index(), patience).await? {
-            let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-            return Err(MembersError::NotCaughtUp { node, address, waited_ms });
+        // In a task of its own, which outlives a caller that gives up and cleans up after it.
+        let (_waiting, given_up) = oneshot::channel();
+        let joining = Joining { inner: Arc::clone(inner), node, address, patience, _turn: turn };
+        match tokio::spawn(joining.run(base, given_up)).await {
+            Ok(result) => result,
+            Err(error) => Err(MembersError::Unknown(error.to_string())),
         }
-        learner.promote().await
     }
 
     /// Removes a member. The leader may remove itself; it then hands over. Removing what is no member succeeds.
@@ -67,8 +68,7 @@ impl<A: Send + 'static> RaftNode<A> {
     /// [`MembersError`]; [`MembersError::Invalid`] for the last voter.
     pub async fn remove_member(&self, node: NodeId) -> Result<(), MembersError> {
         let inner = self.inner();
-        let _turn = inner.changing.try_lock().map_err(|_| MembersError::Busy)?;
-        let base = inner.leads_unchanging()?;
+        let (_turn, base) = inner.turn().await?;
         let Some((_, voter)) = inner.member(node) else { return Ok(()) };
         if voter && inner.status.borrow().members.values().filter(|m| m.voter).count() == 1 {
             return Err(MembersError::Invalid(format!(
@@ -115,37 +115,40 @@ impl<A: Send + 'static> RaftNode<A> {
     }
 }
 
-/// A learner on its way to becoming a voter. Dropped before that, it is taken out again: nobody would finish the job, and
-/// a member that never answers costs every later change.
-struct Learner {
+/// A node on its way to becoming a voter. Until its fate is decided nothing else changes the members; and a learner that
+/// does not become a voter is taken out again, because a member that never answers costs every later change.
+struct Joining {
     inner: Arc<Inner>,
     node: NodeId,
-    joined: LogId,
-    stays: bool,
+    address: String,
+    patience: Duration,
+    _turn: OwnedMutexGuard<()>,
 }
 
-impl Learner {
-    async fn promote(mut self) -> Result<(), MembersError> {
-        // From here on the outcome is the cluster's: to take it out now could undo what has been committed.
-        self.stays = true;
-        let voters = ChangeMembers::AddVoterIds(BTreeSet::from([self.node.get()]));
-        self.inner.change(voters, true, Some(self.joined)).await.map(drop)
-    }
-}
-
-impl Drop for Learner {
-    fn drop(&mut self) {
-        if self.stays {
-            return;
-        }
-        let (inner, node, joined) = (Arc::clone(&self.inner), self.node, self.joined);
-        tokio::spawn(async move {
-            // Only if nothing else changed: then somebody else has decided about it.
-            let gone = ChangeMembers::RemoveNodes(BTreeSet::from([node.get()]));
-            if let Err(error) = inner.change(gone, false, Some(joined)).await {
-                tracing::warn!(%node, %error, "the learner that did not catch up is still a member: remove it");
+impl Joining {
+    async fn run(self, base: Option<LogId>, given_up: oneshot::Receiver<()>) -> Result<(), MembersError> {
+        let peer = Peer { address: self.address.clone(), store: None };
+        let learner = ChangeMembers::AddNodes(BTreeMap::from([(self.node.get(), peer)]));
+        let joined = self.inner.change(learner, true, base).await?;
+        let caught_up = tokio::select! {
+            // Nobody sends: it ends when the caller is gone.
+            _ = given_up => Ok(false),
+            caught_up = self.inner.caught_up(self.node, joined.index(), self.patience) => caught_up,
+        };
+        if caught_up != Ok(true) {
+            let gone = ChangeMembers::RemoveNodes(BTreeSet::from([self.node.get()]));
+            if let Err(error) = self.inner.change(gone, false, Some(joined)).await {
+                let node = self.node;
+                tracing::warn!(%node, %error, "it did not catch up and may still be a member: remove it");
             }
-        });
+        }
+        if !caught_up? {
+            let waited_ms = u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX);
+            return Err(MembersError::NotCaughtUp { node: self.node, address: self.address, waited_ms });
+        }
+        // From here on the outcome is the cluster's: to take it out now could undo what has been committed.
+        let voter = ChangeMembers::AddVoterIds(BTreeSet::from([self.node.get()]));
+        self.inner.change(voter, true, Some(joined)).await.map(drop)
     }
 }
 
@@ -161,8 +164,9 @@ pub(super) fn furthest_voter(node: &Inner) -> Option<u64> {
 /// As the leader, writes the stores that members answered with into the membership, so that a member that comes back
 /// without its store is known for what it is.
 pub(super) async fn note_stores(node: &Arc<Inner>) {
-    let Ok(_turn) = node.changing.try_lock() else { return };
-    let Ok(base) = node.leads_unchanging() else { return };
+    if node.leads().is_err() || node.changing.try_lock().is_err() {
+        return;
+    }
     let news: BTreeMap<u64, Peer> = {
         let metrics = node.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -178,6 +182,7 @@ pub(super) async fn note_stores(node: &Arc<Inner>) {
     if news.is_empty() {
         return;
     }
+    let Ok((_turn, base)) = node.turn().await else { return };
     // It is tried again by whoever leads then.
     if let Err(error) = node.change(ChangeMembers::SetNodes(news), true, base).await {
         tracing::debug!(%error, "the members' stores are not written down yet");
@@ -201,15 +206,23 @@ impl Inner {
         }
     }
 
-    /// The entry of the membership in force, when this node leads and no change is under way.
-    fn leads_unchanging(&self) -> Result<Option<LogId>, MembersError> {
+    /// The turn to change the members, and the entry of the membership in force. It waits a moment for what ends by
+    /// itself: a change of the leader's own, or the first entry of its term.
+    async fn turn(&self) -> Result<(OwnedMutexGuard<()>, Option<LogId>), MembersError> {
+        self.leads()?;
+        let deadline = Instant::now() + TURN;
+        let turn = timeout_at(deadline, Arc::clone(&self.changing).lock_owned());
+        let turn = turn.await.map_err(|_| MembersError::Busy)?;
+        let mut status = self.status.subscribe();
+        let settled = status.wait_for(|s| {
+            !s.leads() || (!s.members_changing && s.applied.is_some_and(|at| at.term == s.term))
+        });
+        // When the status ends, so has the node, which the next line says.
+        let _ = timeout_at(deadline, settled).await.map_err(|_| MembersError::Busy)?;
         self.leads()?;
         let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        if metrics.membership_config != metrics.committed_membership_config {
-            return Err(MembersError::Busy);
-        }
-        Ok(*metrics.membership_config.log_id())
+        let base = *metrics.borrow_watched().membership_config.log_id();
+        Ok((turn, base))
     }
 
     /// A member's address, and whether it has a vote.

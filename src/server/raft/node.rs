@@ -57,7 +57,7 @@ pub(super) struct Inner {
     pub(super) dialer: Arc<dyn Dialer>,
     pub(super) status: watch::Sender<RaftStatus>,
     /// Held while members change: one change at a time.
-    pub(super) changing: Mutex<()>,
+    pub(super) changing: Arc<Mutex<()>>,
     applied: watch::Receiver<Option<Position>>,
     contact: Contact,
     seed: u64,
@@ -124,7 +124,7 @@ impl<A: Send + 'static> RaftNode<A> {
             status: status.clone(),
         };
         tokio::spawn(watcher.run());
-        let changing = Mutex::new(());
+        let changing = Arc::new(Mutex::new(()));
         let inner = Arc::new(Inner {
             raft,
             config,
@@ -314,13 +314,14 @@ async fn open(
         let snapshots: Arc<dyn SnapshotStore> = Arc::from(disk.snapshots);
         let newest = snapshots.newest().map_err(|e| StartError::of_file(&snapshots.place(), e))?;
         let newest = newest.map(|snapshot| types::log_id(snapshot.at));
-        let log = LogStore::open(disk.log, health)?;
-        if let Some(purged) = log.purged()
-            && newest.is_none_or(|newest| newest.index() < purged.index())
-        {
-            let why = format!("the snapshot that replaced the log up to entry {} is missing", purged.index());
-            return Err(StartError::Corrupt { path: snapshots.place(), why });
-        }
+        let log = LogStore::open(disk.log, health, |purged| match purged {
+            Some(purged) if newest.is_none_or(|newest| newest.index() < purged.index()) => {
+                let why =
+                    format!("the snapshot that replaced the log up to entry {} is missing", purged.index());
+                Err(StartError::Corrupt { path: snapshots.place(), why })
+            }
+            _ => Ok(()),
+        })?;
         Ok((log, snapshots, newest))
     };
     if !blocks {

@@ -28,7 +28,7 @@ impl Watcher {
     pub(super) async fn run(mut self) {
         let mut report = self.health.watch();
         loop {
-            self.publish(&report.borrow_and_update());
+            self.publish(&mut report);
             let running = tokio::select! {
                 changed = self.metrics.changed() => changed.is_ok(),
                 // The applier goes with the core, which says so by the metrics.
@@ -37,13 +37,13 @@ impl Watcher {
             };
             if !running {
                 self.health.stop("it was shut down");
-                self.publish(&report.borrow_and_update());
+                self.publish(&mut report);
                 return;
             }
         }
     }
 
-    fn publish(&mut self, report: &Report) {
+    fn publish(&mut self, report: &mut watch::Receiver<Report>) {
         let metrics = self.metrics.borrow_watched().clone();
         for (node, peer) in metrics.membership_config.membership().nodes() {
             self.stores.joined(*node, peer.store);
@@ -52,9 +52,10 @@ impl Watcher {
             // Last in line: whoever stopped the core has said why before.
             self.health.stop(&fatal.to_string());
         }
+        let report = report.borrow_and_update().clone();
         let applied = *self.applied.borrow_and_update();
         self.status.send_if_modified(|status| {
-            let next = status_of(&metrics, applied, report, status.node);
+            let next = status_of(&metrics, applied, &report, status.node);
             // The time of an acknowledgement moves many times a second and wakes nobody.
             let quiet = RaftStatus { quorum_acked: status.quorum_acked, ..next.clone() };
             let changed = quiet != *status;

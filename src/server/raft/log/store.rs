@@ -21,14 +21,16 @@ pub(in crate::raft) struct LogStore {
 }
 
 impl LogStore {
-    /// Reads everything a backend holds and starts its writer.
+    /// Reads everything a backend holds and, when `fits` agrees with the last entry purged from it, starts its writer.
     pub(in crate::raft) fn open(
         mut backend: Box<dyn LogBackend>,
         health: Arc<Health>,
+        fits: impl FnOnce(Option<LogId>) -> Result<(), StartError>,
     ) -> Result<LogStore, StartError> {
         let place = backend.place();
         let stored = backend.load().map_err(|e| StartError::of_file(&place, e))?;
         let cache = Cache::load(stored).map_err(|why| StartError::Corrupt { path: place.clone(), why })?;
+        fits(cache.purged)?;
         let writer = Writer::start(backend, health).map_err(|e| StartError::of_file(&place, e))?;
         Ok(LogStore { cache: Arc::new(Mutex::new(cache)), writer })
     }

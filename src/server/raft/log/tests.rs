@@ -40,7 +40,8 @@ fn applier() -> Applier {
 
 impl StoreBuilder<Types, LogStore, Applier, ()> for Memory {
     async fn build(&self) -> Result<((), LogStore, Applier), StorageError<Types>> {
-        let log = LogStore::open(Box::new(MemoryLog::new()), Arc::new(Health::new())).expect("opens");
+        let log =
+            LogStore::open(Box::new(MemoryLog::new()), Arc::new(Health::new()), |_| Ok(())).expect("opens");
         Ok(((), log, applier()))
     }
 }
@@ -48,8 +49,9 @@ impl StoreBuilder<Types, LogStore, Applier, ()> for Memory {
 impl StoreBuilder<Types, LogStore, Applier, tempfile::TempDir> for File {
     async fn build(&self) -> Result<(tempfile::TempDir, LogStore, Applier), StorageError<Types>> {
         let dir = tempfile::tempdir().expect("a directory");
-        let log = LogStore::open(Box::new(open(dir.path()).expect("opens")), Arc::new(Health::new()))
-            .expect("opens");
+        let log =
+            LogStore::open(Box::new(open(dir.path()).expect("opens")), Arc::new(Health::new()), |_| Ok(()))
+                .expect("opens");
         Ok((dir, log, applier()))
     }
 }
@@ -84,7 +86,7 @@ fn entry(index: u64, data: &'static [u8]) -> Entry {
 
 fn store(backend: impl LogBackend) -> (LogStore, Arc<Health>) {
     let health = Arc::new(Health::new());
-    (LogStore::open(Box::new(backend), Arc::clone(&health)).expect("opens"), health)
+    (LogStore::open(Box::new(backend), Arc::clone(&health), |_| Ok(())).expect("opens"), health)
 }
 
 /// A store whose next flushes fail, and then succeed again, as a disk's may.
@@ -233,7 +235,8 @@ fn a_corrupt_middle_is_refused_with_the_file_named() {
             bytes[at] ^= 0x20;
         }
         std::fs::write(&path, bytes).expect("written");
-        let opened = open(dir.path()).and_then(|log| LogStore::open(Box::new(log), Arc::new(Health::new())));
+        let opened = open(dir.path())
+            .and_then(|log| LogStore::open(Box::new(log), Arc::new(Health::new()), |_| Ok(())));
         let error = opened.err().expect("refused");
         assert!(matches!(&error, StartError::Corrupt { path: named, .. } if *named == path), "{error}");
     }
@@ -247,7 +250,7 @@ fn a_log_with_a_hole_is_refused() {
         (i, crate::raft::record::encode(&entry))
     };
     memory.commit(&[LogOp::Append(vec![record(0), record(1), record(3)])]).expect("stored");
-    let error = LogStore::open(Box::new(memory), Arc::new(Health::new())).err().expect("refused");
+    let error = LogStore::open(Box::new(memory), Arc::new(Health::new()), |_| Ok(())).err().expect("refused");
     assert!(error.to_string().contains("entry 2 is missing"), "{error}");
 }
 

@@ -1,0 +1,128 @@
+//! Compaction, and nodes that need a snapshot.
+
+use super::world::{Kept, World, index, node};
+use crate::raft::{RaftStatus, StartError};
+use ringfence_core::ids::LogIndex;
+use std::time::Duration;
+
+#[tokio::test]
+async fn f072_a_snapshot_replaces_what_a_lagging_node_had() {
+    let mut world = World::new(3).await;
+    world.settings = Box::new(|config| {
+        config.compaction.entries = 40;
+        config.compaction.keep = 5;
+    });
+    world.start_all().await;
+    world.propose(10).await;
+    world.converge().await;
+    let (leads, leader) = world.leader().await;
+    let lagging = world.nodes.keys().copied().find(|id| *id != leads).unwrap();
+    let behind = world.nodes.remove(&lagging).unwrap();
+    let had = behind.raft.status().borrow().last_log.unwrap();
+    world.isolate(lagging, true);
+    for i in 0..200 {
+        leader.propose(format!("missed {i}")).await.unwrap();
+    }
+    leader.until("what it needs is compacted", |s| s.purged > Some(had)).await;
+
+    world.isolate(lagging, false);
+    world.nodes.insert(lagging, behind.clone());
+    world.converge().await;
+    assert_eq!(behind.values(), 210);
+    assert_eq!(behind.log.0.lock().unwrap().restored, 1, "it came by a snapshot");
+
+    // It leads with it as well as anybody.
+    let (_, leader) = world.leader().await;
+    leader.raft.transfer_leadership(Some(node(lagging))).await.unwrap();
+    behind.until("it leads", RaftStatus::leads).await;
+    behind.propose("under the lagging node").await.unwrap();
+    world.converge().await;
+}
+
+#[tokio::test]
+async fn f019_a_snapshot_of_many_messages_arrives() {
+    let mut world = World::new(2).await;
+    world.settings = Box::new(|config| {
+        config.compaction.entries = 1000;
+        config.compaction.keep = 0;
+    });
+    world.start(1).await.unwrap();
+    world.initialize(1, &[1]).await;
+    let (_, leader) = world.leader().await;
+    for _ in 0..24 {
+        leader.propose(vec![3; 1 << 20]).await.unwrap();
+    }
+    leader.raft.trigger_snapshot().await.unwrap();
+    leader.until("there is a snapshot", |s| s.snapshot >= Some(index(20))).await;
+    world.start(2).await.unwrap();
+    leader.raft.add_member(node(2), world.address(2), super::world::PATIENCE).await.unwrap();
+    world.converge().await;
+}
+
+#[tokio::test]
+async fn f084_the_log_is_bounded_by_entries_bytes_and_time() {
+    // By entries.
+    let mut world = World::new(1).await;
+    world.settings = Box::new(|config| {
+        config.compaction.entries = 50;
+        config.compaction.keep = 10;
+    });
+    world.start_all().await;
+    world.propose(500).await;
+    let (_, leader) = world.leader().await;
+    let compacted =
+        |s: &RaftStatus| s.purged.map_or(0, LogIndex::get) + 200 > s.last_log.map_or(0, LogIndex::get);
+    leader.until("old entries are gone", compacted).await;
+
+    // By bytes, far below the bound on entries.
+    let mut world = World::new(1).await;
+    world.settings = Box::new(|config| config.compaction.bytes = 1 << 20);
+    world.start_all().await;
+    let (_, leader) = world.leader().await;
+    for _ in 0..40 {
+        leader.propose(vec![1; 256 << 10]).await.unwrap();
+    }
+    leader.until("a snapshot was taken and the log purged", |s| s.purged > Some(index(20))).await;
+
+    // By time, with nearly nothing in it.
+    let mut world = World::new(1).await;
+    world.settings = Box::new(|config| config.compaction.every = Duration::from_millis(100));
+    world.start_all().await;
+    world.propose(1).await;
+    let (_, leader) = world.leader().await;
+    leader.until("a snapshot was taken", |s| s.snapshot >= Some(index(2))).await;
+}
+
+#[tokio::test]
+async fn a_log_whose_snapshot_is_gone_or_damaged_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = World::new(1).await;
+    world.settings = Box::new(|config| {
+        config.compaction.entries = 20;
+        config.compaction.keep = 0;
+    });
+    world.disks.insert(1, Kept::Dir(dir.path().to_path_buf()));
+    world.start_all().await;
+    world.propose(200).await;
+    world.leader().await.1.until("the log is compacted", |s| s.purged > Some(index(50))).await;
+    world.kill(1).await;
+
+    let snapshots = dir.path().join("snapshots");
+    let newest = std::fs::read_dir(&snapshots).unwrap().map(|f| f.unwrap().path()).max().unwrap();
+    let bytes = std::fs::read(&newest).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 1;
+    std::fs::write(&newest, damaged).unwrap();
+    let error = world.start(1).await.err().unwrap();
+    assert!(matches!(&error, StartError::Corrupt { path, .. } if *path == newest), "{error}");
+
+    std::fs::remove_dir_all(&snapshots).unwrap();
+    let error = world.start(1).await.err().unwrap();
+    assert!(matches!(&error, StartError::Corrupt { path, .. } if *path == snapshots), "{error}");
+
+    std::fs::create_dir_all(&snapshots).unwrap();
+    std::fs::write(&newest, bytes).unwrap();
+    world.start(1).await.unwrap();
+    world.propose(1).await;
+    assert_eq!(world.nodes[&1].values(), 201);
+}
