@@ -38,9 +38,10 @@ pub(super) fn keyspace_from_wire(
     })
 }
 
-/// The epoch is that of the last grant and is not written again.
+/// The epoch is that of the last grant, and is written only when there is none.
 fn to_wire(partition: &PartitionParts, workers: &mut Places) -> v1::StatePartition {
     v1::StatePartition {
+        inherited_epoch: if partition.history.is_empty() { partition.epoch.get() } else { 0 },
         history: partition.history.iter().map(|tenure| tenure_to_wire(tenure, workers)).collect(),
         phase: Some(phase_to_wire(&partition.phase, workers)),
         setback: partition.setback.as_ref().map(|setback| v1::StateSetback {
@@ -61,7 +62,10 @@ fn from_wire(wire: v1::StatePartition, workers: &Names) -> Result<PartitionParts
         Ok(Setback { count: setback.count, worker, error: setback.error })
     });
     Ok(PartitionParts {
-        epoch: history.last().map_or(EpochFloor::NONE, |tenure| EpochFloor::of(tenure.epoch)),
+        epoch: match history.last() {
+            Some(tenure) => EpochFloor::of(tenure.epoch),
+            None => checked::floor("inherited_epoch", wire.inherited_epoch)?,
+        },
         phase: phase_from_wire(wire.phase.ok_or_else(|| InvalidField::missing("phase"))?, workers)?,
         history,
         setback: setback.transpose()?,

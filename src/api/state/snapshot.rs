@@ -9,7 +9,7 @@ use crate::convert::{InvalidField, checked};
 use crate::v1;
 use prost::Message as _;
 use ringfence_core::ids::{ClusterId, LogIndex};
-use ringfence_core::state::{Cluster, OperatorAnswer, State, StateParts};
+use ringfence_core::state::{Cluster, Deleted, OperatorAnswer, State, StateParts};
 
 const WHAT: &str = "snapshot";
 
@@ -54,6 +54,7 @@ fn to_wire(parts: &StateParts) -> v1::StateSnapshot {
         keyspaces,
         sessions,
         ended,
+        deleted: parts.deleted.iter().map(deleted_to_wire).collect(),
         answers: parts.answers.iter().map(answer_to_wire).collect(),
         answers_dropped_index: parts.answers_dropped.map(LogIndex::get),
     }
@@ -74,6 +75,7 @@ fn from_wire(wire: v1::StateSnapshot) -> Result<StateParts, InvalidField> {
         keyspaces: each("keyspaces", wire.keyspaces, |k| partition::keyspace_from_wire(k, &workers))?,
         sessions: each("sessions", wire.sessions, |s| session::from_wire(s, &workers))?,
         ended: each("ended", wire.ended, |e| session::ended_from_wire(&e, &workers))?,
+        deleted: each("deleted", wire.deleted, |d| deleted_from_wire(&d))?,
         answers: each("answers", wire.answers, answer_from_wire)?,
         answers_dropped: wire.answers_dropped_index.map(LogIndex::new),
     })
@@ -92,6 +94,18 @@ fn each<W, T>(
 fn cluster_from_wire(wire: v1::StateCluster) -> Result<Cluster, InvalidField> {
     let id = ClusterId::new(&wire.cluster).map_err(|why| InvalidField::new("cluster.cluster", why))?;
     Ok(Cluster { id, lineage: wire.lineage })
+}
+
+fn deleted_to_wire(deleted: &Deleted) -> v1::StateDeleted {
+    v1::StateDeleted {
+        name: deleted.name.to_string(),
+        lease_ms: u64::try_from(deleted.lease.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn deleted_from_wire(wire: &v1::StateDeleted) -> Result<Deleted, InvalidField> {
+    let name = checked::keyspace_name("name", &wire.name)?;
+    Ok(Deleted { name, lease: std::time::Duration::from_millis(wire.lease_ms) })
 }
 
 fn answer_to_wire(answer: &OperatorAnswer) -> v1::StateOperatorAnswer {

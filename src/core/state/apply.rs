@@ -2,12 +2,13 @@
 
 use super::answers::{Known, Request};
 use super::command::{Command, Entry};
-use super::keyspace::{Keyspace, MAX_KEYSPACES, MAX_TOTAL_PARTITIONS};
+use super::keyspace::{DELETED_LEN, Deleted, Keyspace, MAX_KEYSPACES, MAX_TOTAL_PARTITIONS, Takeover};
 use super::outcome::{Applied, Event, Outcome, Refusal, Refused};
-use super::partition::Partition;
+use super::partition::{CoolingWhy, Partition, Phase};
 use super::undo::Undo;
 use super::{Cluster, State};
-use crate::ids::{EpochFloor, KeyspaceId, LogIndex, PartitionId, PartitionKey};
+use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, LogIndex, PartitionId, PartitionKey};
+use std::time::Duration;
 
 /// One entry on its way through the state: what it changed, and how to take that back.
 pub(super) struct Change<'a> {
@@ -120,6 +121,12 @@ impl Change<'_> {
                 }
                 self.room_for_keyspace(partitions.get())?;
                 let id = self.state.counters.take_keyspace()?;
+                // Whatever was deleted before has left its highest epoch in the cluster's floor.
+                let floor = self.state.counters.floor;
+                let first = match self.lease_of_deleted(keyspace) {
+                    Some(lease) => Partition::after_deleted(floor, lease),
+                    None => Partition::new(),
+                };
                 self.state.names.insert(keyspace.clone(), id);
                 self.state.keyspaces.insert(
                     id,
@@ -127,10 +134,9 @@ impl Change<'_> {
                         id,
                         name: keyspace.clone(),
                         policy: policy.clone(),
-                        // Whatever was deleted before has left its highest epoch in the cluster's floor.
-                        floor: self.state.counters.floor,
+                        floor,
                         count: *partitions,
-                        partitions: vec![Partition::new(); partitions.get() as usize],
+                        partitions: vec![first; partitions.get() as usize],
                     },
                 );
                 self.journal.push(Undo::KeyspaceCreated(id));
@@ -189,6 +195,7 @@ impl Change<'_> {
     fn delete_keyspace(&mut self, id: KeyspaceId) -> Result<Outcome, Refused> {
         let keyspace = self.state.keyspaces.get(&id).ok_or(Refused::NoSuchKeyspace(id))?;
         let floor = keyspace.highest();
+        let lease = self.lease_in(keyspace);
         let owned: Vec<_> = (0u32..)
             .zip(&keyspace.partitions)
             .filter_map(|(number, partition)| Some((PartitionId::new(number), partition.owner()?)))
@@ -202,9 +209,43 @@ impl Change<'_> {
             self.state.names.remove(&keyspace.name);
             self.state.counters.floor = EpochFloor::max(self.state.counters.floor, floor);
             self.touch_map(Event::KeyspaceDeleted(id, keyspace.name.clone()));
+            if let Some(lease) = lease {
+                self.remember_deleted(Deleted { name: keyspace.name.clone(), lease });
+            }
             self.journal.push(Undo::KeyspaceDeleted(Box::new(keyspace)));
         }
         Ok(Outcome::Done)
+    }
+
+    /// The longest lease under which somebody owns, or may still believe to own, a partition of the keyspace.
+    fn lease_in(&self, keyspace: &Keyspace) -> Option<Duration> {
+        if keyspace.policy.takeover() == Takeover::Fence {
+            return None;
+        }
+        let leases =
+            keyspace.partitions.iter().filter_map(|partition| match (&partition.phase, partition.owner()) {
+                (Phase::Cooling(cooling), _) if cooling.why == CoolingWhy::Lease => {
+                    Some(cooling.lease_of.map_or(cooling.then, |(_, ttl)| ttl))
+                }
+                (_, Some(owner)) => self.state.sessions.get(&owner).map(|session| session.ttl),
+                _ => None,
+            });
+        leases.max()
+    }
+
+    fn remember_deleted(&mut self, deleted: Deleted) {
+        self.journal.push(Undo::Deleted(self.state.deleted.clone()));
+        if self.state.deleted.len() == DELETED_LEN {
+            self.state.deleted.pop_front();
+        }
+        self.state.deleted.push_back(deleted);
+    }
+
+    /// The lease that a keyspace of this name left behind, which is then the affair of the one created again.
+    fn lease_of_deleted(&mut self, name: &KeyspaceName) -> Option<Duration> {
+        let at = self.state.deleted.iter().position(|deleted| deleted.name == *name)?;
+        self.journal.push(Undo::Deleted(self.state.deleted.clone()));
+        self.state.deleted.remove(at).map(|deleted| deleted.lease)
     }
 
     pub(super) fn touch_map(&mut self, event: Event) {

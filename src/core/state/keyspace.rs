@@ -17,13 +17,17 @@ pub const MAX_LOCK_DELAY: Duration = Duration::from_secs(60);
 pub const MAX_DRAIN_DEADLINE: Duration = Duration::from_secs(3600);
 /// How many keyspaces there may be.
 pub const MAX_KEYSPACES: usize = 1_000;
+/// How many deleted keyspaces are remembered whose owners' leases may still run. Each is remembered until its name is
+/// used again; the oldest is forgotten first, long after its leases.
+pub const DELETED_LEN: usize = 1_024;
 /// How many partitions there may be in all keyspaces together.
 pub const MAX_TOTAL_PARTITIONS: u64 = 2_000_000;
 
 /// When the next owner is granted a partition whose owner does not release it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Takeover {
-    /// When the owner's lease has run out: no two workers ever both believe that they own it.
+    /// When the owner's lease has run out: no two workers ever both believe that they own it. In a keyspace that took
+    /// over by fence before, that holds from one TTL after the change.
     Lease,
     /// As soon as the owner looks gone. The fence keeps the data right; two workers may both believe for a while.
     Fence,
@@ -172,6 +176,15 @@ pub struct Keyspace {
     pub(crate) floor: EpochFloor,
     pub(crate) count: PartitionCount,
     pub(crate) partitions: Vec<Partition>,
+}
+
+/// A keyspace that was deleted while somebody owned partitions of it under a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Deleted {
+    /// Its name.
+    pub name: KeyspaceName,
+    /// The longest of those leases. A keyspace created again under the name cools for as long.
+    pub lease: Duration,
 }
 
 impl Keyspace {

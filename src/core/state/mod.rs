@@ -26,8 +26,8 @@ mod tests;
 pub use answers::{OPERATOR_ANSWERS, OperatorAnswers, Request, SESSION_ANSWERS, SessionAnswers};
 pub use command::{Command, Entry, Join, Released};
 pub use keyspace::{
-    DEFAULT_TTL, Keyspace, MAX_DRAIN_DEADLINE, MAX_KEYSPACES, MAX_LOCK_DELAY, MAX_TOTAL_PARTITIONS, MAX_TTL,
-    MIN_TTL, Policy, PolicyChange, PolicyError, Takeover,
+    DEFAULT_TTL, DELETED_LEN, Deleted, Keyspace, MAX_DRAIN_DEADLINE, MAX_KEYSPACES, MAX_LOCK_DELAY,
+    MAX_TOTAL_PARTITIONS, MAX_TTL, MIN_TTL, Policy, PolicyChange, PolicyError, Takeover,
 };
 pub use outcome::{Applied, Event, Outcome, Refusal, Refused};
 pub use partition::{
@@ -59,6 +59,8 @@ pub struct State {
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) workers: BTreeMap<WorkerId, SessionId>,
     pub(crate) ended: VecDeque<Ended>,
+    /// Deleted keyspaces whose owners' leases may still run, oldest first; each name once.
+    pub(crate) deleted: VecDeque<Deleted>,
     pub(crate) answers: OperatorAnswers,
 }
 
@@ -83,6 +85,7 @@ impl State {
             sessions: BTreeMap::new(),
             workers: BTreeMap::new(),
             ended: VecDeque::new(),
+            deleted: VecDeque::new(),
             answers: OperatorAnswers::default(),
         }
     }

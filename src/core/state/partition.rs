@@ -131,6 +131,13 @@ impl Partition {
         Partition { epoch: EpochFloor::NONE, phase: Phase::Vacant, history: Vec::new(), setback: None }
     }
 
+    /// A partition of a keyspace whose name was used before: owners of the earlier one may still believe, for as long as
+    /// their lease. It stands at the epoch that the earlier one left behind.
+    pub(crate) fn after_deleted(floor: EpochFloor, lease: Duration) -> Partition {
+        let cooling = Cooling { lease_of: None, then: lease, why: CoolingWhy::Lease };
+        Partition { epoch: floor, phase: Phase::Cooling(cooling), history: Vec::new(), setback: None }
+    }
+
     /// The last epoch granted, `None` when it never was.
     pub fn epoch(&self) -> Option<Epoch> {
         self.epoch.epoch()

@@ -5,10 +5,11 @@
 
 use super::State;
 use super::counters::Counters;
-use super::keyspace::{Keyspace, Policy};
+use super::keyspace::{Deleted, Keyspace, Policy};
 use super::partition::Partition;
 use super::session::{Ended, Session, Suspicion};
 use crate::ids::{KeyspaceId, LogIndex, NodeId, PartitionKey, SessionId};
+use std::collections::VecDeque;
 
 /// The inverse of one change.
 pub(super) enum Undo {
@@ -17,6 +18,8 @@ pub(super) enum Undo {
     NodeNoted(NodeId),
     KeyspaceCreated(KeyspaceId),
     KeyspaceDeleted(Box<Keyspace>),
+    /// What was remembered of deleted keyspaces. Few are, and fewer change it, so it is kept whole.
+    Deleted(VecDeque<Deleted>),
     Policy(KeyspaceId, Policy),
     Joined(SessionId),
     /// The session, and what fell out of the memory of ended ones to make room.
@@ -47,6 +50,7 @@ impl State {
                     self.names.insert(keyspace.name.clone(), keyspace.id);
                     self.keyspaces.insert(keyspace.id, *keyspace);
                 }
+                Undo::Deleted(before) => self.deleted = before,
                 Undo::Policy(id, before) => {
                     if let Some(keyspace) = self.keyspaces.get_mut(&id) {
                         keyspace.policy = before;

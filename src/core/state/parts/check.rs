@@ -6,7 +6,7 @@ use crate::placement::{PartitionCount, PartitionCountError};
 use crate::state::State;
 use crate::state::answers::{OPERATOR_ANSWERS, OperatorAnswers, SESSION_ANSWERS, SessionAnswers};
 use crate::state::counters::Counters;
-use crate::state::keyspace::{Keyspace, MAX_KEYSPACES, MAX_TOTAL_PARTITIONS};
+use crate::state::keyspace::{DELETED_LEN, Deleted, Keyspace, MAX_KEYSPACES, MAX_TOTAL_PARTITIONS};
 use crate::state::outcome::Outcome;
 use crate::state::partition::{HISTORY_LEN, MAX_FAILURE_BYTES, Partition, Phase};
 use crate::state::session::{ENDED_LEN, Ended, MAX_SESSIONS, Session};
@@ -115,6 +115,7 @@ impl State {
         let (mut sessions, workers) = check.sessions(parts.sessions)?;
         let ended = check.ended(parts.ended, &sessions)?;
         let (keyspaces, names) = check.keyspaces(parts.keyspaces, &mut sessions)?;
+        let deleted = deleted(parts.deleted, &names)?;
         let answers = check.operator_answers(parts.answers, parts.answers_dropped)?;
         Ok(State {
             cluster: parts.cluster,
@@ -125,9 +126,20 @@ impl State {
             sessions,
             workers,
             ended,
+            deleted,
             answers,
         })
     }
+}
+
+/// A name is remembered once, and not while a keyspace has it.
+fn deleted(parts: Vec<Deleted>, names: &Names) -> Result<VecDeque<Deleted>, PartsError> {
+    bound("the number of deleted keyspaces remembered", parts.len(), DELETED_LEN)?;
+    let mut seen = BTreeSet::new();
+    if !parts.iter().all(|deleted| !names.contains_key(&deleted.name) && seen.insert(&deleted.name)) {
+        return Err(PartsError::Order { what: "the deleted keyspaces" });
+    }
+    Ok(parts.into())
 }
 
 /// The counters, which everything is held against.
@@ -285,8 +297,8 @@ impl Check {
         let owner = match &part.phase {
             Phase::Vacant => None,
             Phase::Cooling(cooling) => {
-                if part.history.is_empty() {
-                    return wrong("it cools and was never granted");
+                if part.epoch == EpochFloor::NONE {
+                    return wrong("it cools and nothing was ever granted");
                 }
                 if let Some((session, _)) = cooling.lease_of {
                     self.given_session(session)?;
@@ -343,11 +355,12 @@ impl Check {
             }
             (above, after) = (EpochFloor::of(tenure.epoch), tenure.at);
         }
-        let last = part.history.last().map(|tenure| tenure.epoch);
-        if last != part.epoch.epoch() {
-            return wrong("its epoch is not that of its last grant");
+        match part.history.last() {
+            Some(last) if Some(last.epoch) == part.epoch.epoch() => Ok(()),
+            // Of a keyspace whose name was used before: it stands at what the earlier one left behind.
+            None if part.epoch == EpochFloor::NONE || part.epoch == floor => Ok(()),
+            _ => wrong("its epoch is not that of its last grant"),
         }
-        Ok(())
     }
 
     fn operator_answers(

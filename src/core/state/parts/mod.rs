@@ -13,7 +13,7 @@ pub use check::PartsError;
 
 use super::State;
 use super::answers::OperatorAnswers;
-use super::keyspace::{Keyspace, Policy};
+use super::keyspace::{Deleted, Keyspace, Policy};
 use super::outcome::Outcome;
 use super::partition::{Partition, Phase, Setback, Tenure};
 use super::session::{Ended, Session, Suspicion};
@@ -48,6 +48,8 @@ pub struct StateParts {
     pub sessions: Vec<SessionParts>,
     /// The last sessions that ended, oldest first.
     pub ended: Vec<Ended>,
+    /// Deleted keyspaces whose owners' leases may still run, oldest first.
+    pub deleted: Vec<Deleted>,
     /// The answers to requests without a session, oldest first.
     pub answers: Vec<OperatorAnswer>,
     /// The log index of the youngest such answer that was forgotten.
@@ -155,6 +157,7 @@ impl State {
             keyspaces: self.keyspaces.values().map(KeyspaceParts::of).collect(),
             sessions: self.sessions.values().map(SessionParts::of).collect(),
             ended: self.ended.iter().cloned().collect(),
+            deleted: self.deleted.iter().cloned().collect(),
             answers: OperatorAnswer::all(&self.answers),
             answers_dropped: self.answers.dropped,
         }

@@ -3,7 +3,10 @@
 use super::world::{World, epoch, release};
 use crate::ids::{ClusterId, Epoch, EpochFloor, KeyspaceName, LogIndex, NodeId, PartitionKey, SessionId};
 use crate::placement::PartitionCount;
-use crate::state::{Command, GrantReason, Outcome, Policy, PolicyChange, Refused, State};
+use crate::state::{
+    Command, CoolingWhy, DEFAULT_TTL, GrantReason, Outcome, Phase, Policy, PolicyChange, Refused, State,
+    Takeover,
+};
 
 #[test]
 fn p01_mint_happens_at_apply_so_two_proposals_for_one_epoch_give_one_grant() {
@@ -38,12 +41,47 @@ fn g2_a_keyspace_that_is_deleted_and_created_again_repeats_no_epoch() {
     assert_ne!(again, key.keyspace, "a late command about the old one does not meet the new one");
     let key = PartitionKey { keyspace: again, ..key };
     let c = world.join("c", again);
+    // The owner of old may believe until its lease has run out.
+    let grant = world.a_grant(key, c);
+    assert_eq!(world.refused(grant), Refused::NotVacant(key));
+    world.ok(Command::EndCooling { partition: key, epoch: epoch(5) });
     assert_eq!(world.grant(key, c), epoch(6));
     // Its owners of old do not serve it until they join it.
     let not_serving = Refused::NotServing { session: a, keyspace: again };
     world.ok(release(key, epoch(6), c));
     let grant = world.a_grant(key, a);
     assert_eq!(world.refused(grant), not_serving);
+}
+
+#[test]
+fn g3_a_keyspace_created_again_cools_for_the_leases_of_the_one_deleted() {
+    let lease =
+        |world: &World, keyspace| match world.state.keyspace(keyspace).unwrap().partitions()[0].phase() {
+            Phase::Cooling(cooling) => Some((cooling.then, cooling.why)),
+            _ => None,
+        };
+    let (mut world, key, ..) = World::owned(PolicyChange::default());
+    world.ok(Command::DeleteKeyspace { keyspace: key.keyspace });
+    let other = world.create("other", 1, PolicyChange::default());
+    assert_eq!(lease(&world, other), None, "it has nothing to do with it");
+    let again = world.create("orders", 1, PolicyChange::default());
+    assert_eq!(lease(&world, again), Some((DEFAULT_TTL, CoolingWhy::Lease)));
+    // Deleted and created once more while it cools: it cools again.
+    world.ok(Command::DeleteKeyspace { keyspace: again });
+    let again = world.create("orders", 1, PolicyChange::default());
+    assert_eq!(lease(&world, again), Some((DEFAULT_TTL, CoolingWhy::Lease)));
+
+    // Everything given back, or taken over by fence: nothing to wait for.
+    let (mut world, key, _, _, e) = World::owned(PolicyChange::default());
+    world.ok(release(key, e, world.partition(key).owner().unwrap()));
+    world.ok(Command::DeleteKeyspace { keyspace: key.keyspace });
+    let again = world.create("orders", 1, PolicyChange::default());
+    assert_eq!(lease(&world, again), None);
+    let fence = PolicyChange { takeover: Some(Takeover::Fence), ..PolicyChange::default() };
+    let (mut world, key, ..) = World::owned(fence.clone());
+    world.ok(Command::DeleteKeyspace { keyspace: key.keyspace });
+    let again = world.create("orders", 1, fence);
+    assert_eq!(lease(&world, again), None);
 }
 
 #[test]

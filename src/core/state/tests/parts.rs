@@ -91,7 +91,7 @@ fn an_owner_is_a_live_session_that_serves_the_keyspace_and_was_granted_the_epoch
     partition("not to its owner", |p| {
         p.keyspaces[0].partitions[2].history[1].worker = crate::ids::WorkerId::new("b").unwrap();
     });
-    partition("cools and was never granted", |p| {
+    partition("cools and nothing was ever granted", |p| {
         p.keyspaces[0].partitions[0].history.clear();
         p.keyspaces[0].partitions[0].epoch = EpochFloor::NONE;
     });
