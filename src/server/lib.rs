@@ -38,6 +38,8 @@ mod readiness;
 pub mod refusal;
 pub mod replica;
 pub mod settings;
+#[cfg(test)]
+mod testing;
 pub mod workers;
 
 pub use coordinator::{Coordinator, Launch};

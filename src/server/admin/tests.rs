@@ -1,1 +1,181 @@
+use crate::testing::{self, Cluster, SECRET, create, join, request_id, until};
+use ringfence_api::{ErrorKind, Failure, v1};
+use tonic::Status;
 
+fn kind(status: &Status) -> ErrorKind {
+    Failure::decode(status).kind()
+}
+
+#[tokio::test]
+async fn f014_a_request_asked_again_takes_effect_once_whatever_happened_since() {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    let first = create("orders", 4);
+    let created = admin.create_keyspace(first.clone()).await.unwrap().into_inner();
+    assert_eq!(admin.create_keyspace(first.clone()).await.unwrap().into_inner(), created);
+    let twice = v1::CreateKeyspaceRequest { request: request_id(), ..first.clone() };
+    assert_eq!(kind(&admin.create_keyspace(twice).await.unwrap_err()), ErrorKind::AlreadyExists);
+
+    let delete = v1::DeleteKeyspaceRequest { request: request_id(), name: "orders".into() };
+    admin.delete_keyspace(delete.clone()).await.unwrap();
+    admin.delete_keyspace(delete.clone()).await.unwrap();
+    let again = v1::DeleteKeyspaceRequest { request: request_id(), ..delete };
+    assert_eq!(kind(&admin.delete_keyspace(again).await.unwrap_err()), ErrorKind::NotFound);
+    // The answer to the creation is still the creation.
+    assert_eq!(admin.create_keyspace(first).await.unwrap().into_inner(), created);
+    let list = admin.list_keyspaces(v1::ListKeyspacesRequest {}).await.unwrap().into_inner();
+    assert!(list.keyspaces.is_empty());
+}
+
+#[tokio::test]
+async fn f096_what_is_missing_or_out_of_bounds_is_named_and_changes_nothing() {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    let good = create("orders", 4);
+    let policy = |ttl_ms| Some(v1::KeyspaceChange { ttl_ms: Some(ttl_ms), ..Default::default() });
+    for (request, field) in [
+        (v1::CreateKeyspaceRequest { request: None, ..good.clone() }, "request"),
+        (v1::CreateKeyspaceRequest { name: "A".into(), ..good.clone() }, "name"),
+        (v1::CreateKeyspaceRequest { partitions: 0, ..good.clone() }, "partitions"),
+        (v1::CreateKeyspaceRequest { partitions: u32::MAX, ..good.clone() }, "partitions"),
+        (v1::CreateKeyspaceRequest { policy: policy(u64::MAX), ..good.clone() }, "ttl"),
+        (v1::CreateKeyspaceRequest { policy: policy(0), ..good.clone() }, "ttl"),
+    ] {
+        let failure = Failure::decode(&admin.create_keyspace(request).await.unwrap_err());
+        assert!(failure.kind() == ErrorKind::Invalid && failure.message().contains(field), "{failure}");
+    }
+    let cooling = v1::EndCoolingRequest {
+        request: request_id(),
+        keyspace: "orders".into(),
+        partition: 0,
+        epoch: u64::MAX,
+    };
+    assert_eq!(kind(&admin.end_cooling(cooling).await.unwrap_err()), ErrorKind::Invalid);
+    let list = admin.list_keyspaces(v1::ListKeyspacesRequest {}).await.unwrap().into_inner();
+    assert!(list.keyspaces.is_empty());
+}
+
+#[tokio::test]
+async fn f056_lists_come_in_pieces_and_are_complete() {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    admin.create_keyspace(create("orders", 50_000)).await.unwrap();
+    let request = v1::ListPartitionsRequest { keyspace: "orders".into() };
+    let mut stream = admin.list_partitions(request).await.unwrap().into_inner();
+    let (mut pieces, mut next) = (0, 0);
+    while let Some(piece) = stream.message().await.unwrap() {
+        pieces += 1;
+        for partition in piece.partitions {
+            assert_eq!(partition.partition, next);
+            next += 1;
+        }
+    }
+    assert!(pieces > 1 && next == 50_000, "{pieces} pieces, {next} partitions");
+    let absent = admin.list_partitions(v1::ListPartitionsRequest { keyspace: "absent".into() }).await;
+    assert_eq!(kind(&absent.err().unwrap()), ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn an_operator_moves_a_partition_and_is_told_what_stands_in_the_way() {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    admin.create_keyspace(create("orders", 2)).await.unwrap();
+    admin.create_keyspace(create("users", 1)).await.unwrap();
+    let first = join(&node, "w1", "orders").await;
+    let partition = async |admin: &mut v1::admin_service_client::AdminServiceClient<_>| {
+        let get = v1::GetPartitionRequest { keyspace: "orders".into(), partition: 0 };
+        admin.get_partition(get).await.unwrap().into_inner()
+    };
+    let owned = until("w1 owns it", async || {
+        partition(&mut admin).await.partition.filter(|p| p.owner.as_ref().is_some_and(|o| o.worker == "w1"))
+    })
+    .await;
+    join(&node, "w2", "orders").await;
+    join(&node, "w3", "users").await;
+    let to = |worker: &str, keyspace: &str| v1::MovePartitionRequest {
+        request: request_id(),
+        keyspace: keyspace.into(),
+        partition: 0,
+        to: worker.into(),
+    };
+    for (request, expected) in [
+        (to("w9", "orders"), ErrorKind::NotFound),
+        (to("w1", "absent"), ErrorKind::NotFound),
+        (v1::MovePartitionRequest { partition: 2, ..to("w1", "orders") }, ErrorKind::NotFound),
+        (to("w3", "orders"), ErrorKind::Refused),
+        (v1::MovePartitionRequest { request: None, ..to("w1", "orders") }, ErrorKind::Invalid),
+    ] {
+        assert_eq!(kind(&admin.move_partition(request).await.unwrap_err()), expected);
+    }
+    let nothing = admin.move_partition(to("w1", "orders")).await.unwrap().into_inner();
+    assert_eq!((nothing.r#move, nothing.from_epoch), (0, 0), "w1 owns it already");
+
+    let request = to("w2", "orders");
+    let begun = admin.move_partition(request.clone()).await.unwrap().into_inner();
+    assert!(begun.r#move > 0 && begun.from_epoch == owned.epoch, "{begun:?}");
+    assert_eq!(admin.move_partition(request.clone()).await.unwrap().into_inner(), begun, "asked again");
+    assert_eq!(admin.move_partition(to("w2", "orders")).await.unwrap().into_inner(), begun, "the same move");
+    let draining = partition(&mut admin).await.partition.unwrap();
+    assert_eq!((draining.phase(), draining.moving_to.as_str()), (v1::Phase::Draining, "w2"));
+    assert_eq!(kind(&admin.move_partition(to("w1", "orders")).await.unwrap_err()), ErrorKind::Refused);
+
+    let released = v1::report_item::What::Released(v1::report_item::Released {});
+    let item = v1::ReportItem {
+        keyspace: "orders".into(),
+        partition: 0,
+        epoch: begun.from_epoch,
+        what: Some(released),
+    };
+    let report =
+        v1::ReportRequest { session: first, secret: SECRET.into(), items: vec![item], withdraw: false };
+    testing::workers(&node).await.report(report).await.unwrap();
+    let moved = partition(&mut admin).await;
+    let now = moved.partition.unwrap();
+    assert!(now.epoch > begun.from_epoch && now.owner.unwrap().worker == "w2");
+    assert_eq!((moved.history.len(), moved.history[0].worker.as_str()), (2, "w2"), "newest first");
+    assert_eq!(
+        admin.move_partition(request).await.unwrap().into_inner(),
+        begun,
+        "asked again when it is over"
+    );
+
+    let mut list = admin.list_workers(v1::ListWorkersRequest {}).await.unwrap().into_inner();
+    let workers = list.message().await.unwrap().unwrap().workers;
+    let held: Vec<_> = workers.iter().map(|w| (w.worker.as_str(), w.partitions)).collect();
+    assert_eq!(held, [("w1", 1), ("w2", 1), ("w3", 1)]);
+    let health = admin.health(v1::HealthRequest {}).await.unwrap().into_inner();
+    assert_eq!((health.keyspaces, health.workers, health.partitions, health.owned), (2, 3, 3, 3));
+    assert_eq!((health.ready, health.ownerless_total, health.brake.as_str()), (0, 0, ""));
+}
+
+#[tokio::test]
+async fn f106_a_node_that_does_not_lead_names_the_one_that_does_and_leadership_can_be_moved() {
+    let cluster = Cluster::formed().await;
+    let leader = cluster.leader().await;
+    let other = (1..=3).find(|id| *id != leader).unwrap();
+    let refused = cluster.admin(other).await.create_keyspace(create("orders", 4)).await.unwrap_err();
+    let failure = Failure::decode(&refused);
+    assert_eq!(failure.kind(), ErrorKind::NotLeader);
+    let hint = failure.leader().unwrap();
+    assert_eq!((hint.node.get(), hint.address.as_str()), (leader, cluster.address(leader)));
+
+    let mut admin = cluster.admin(leader).await;
+    let absent = admin.transfer_leadership(v1::TransferLeadershipRequest { to: 9 }).await.unwrap_err();
+    assert_eq!(kind(&absent), ErrorKind::NotFound);
+    let moved = admin.transfer_leadership(v1::TransferLeadershipRequest { to: other }).await.unwrap();
+    assert_eq!(moved.into_inner().leader, other);
+    assert_eq!(
+        kind(&admin.remove_node(v1::RemoveNodeRequest { node: leader }).await.unwrap_err()),
+        ErrorKind::NotLeader
+    );
+}
+
+#[tokio::test]
+async fn the_last_node_and_a_stranger_are_not_removed() {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    let remove = |node| v1::RemoveNodeRequest { node };
+    assert_eq!(kind(&admin.remove_node(remove(1)).await.unwrap_err()), ErrorKind::Refused);
+    assert_eq!(kind(&admin.remove_node(remove(7)).await.unwrap_err()), ErrorKind::NotFound);
+    assert_eq!(kind(&admin.remove_node(remove(0)).await.unwrap_err()), ErrorKind::Invalid);
+}

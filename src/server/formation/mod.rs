@@ -37,6 +37,9 @@ mod service;
 mod settle;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use adding::{add, members_failure};
 pub(crate) use founding::found;
 pub(crate) use naming::name_cluster;

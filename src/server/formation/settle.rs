@@ -52,6 +52,7 @@ impl Formation {
 
     async fn ask_founders(&self, founders: &Founders) -> Result<Belonging, FormationError> {
         let founder = founders.nodes().keys().next() == Some(&self.inner.node);
+        self.inner.progress.step(format!("asking the nodes of {founders}"));
         loop {
             tokio::select! {
                 belonging = self.adopted() => return Ok(belonging),

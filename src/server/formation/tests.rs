@@ -1,0 +1,195 @@
+use crate::NodeError;
+use crate::formation::FormationError;
+use crate::identity::{Belonging, IdentityStore, Member};
+use crate::testing::{Cluster, create, until};
+use ringfence_api::{ErrorKind, Failure, v1};
+use ringfence_core::ids::{ClusterId, NodeId};
+
+fn node(id: u64) -> NodeId {
+    NodeId::new(id).unwrap()
+}
+
+/// What the directories of these nodes hold after a crash: the founder has named the cluster, and `adopted` have
+/// written it down.
+fn crashed_after_naming(cluster: &Cluster, adopted: &[u64]) {
+    let mut stores: Vec<IdentityStore> =
+        (1..=3).map(|id| IdentityStore::open(&cluster.dir(id), node(id)).unwrap()).collect();
+    let member = |store: &IdentityStore| Member {
+        address: cluster.address(store.identity().node.get()).to_owned(),
+        incarnation: Some(store.identity().incarnation),
+    };
+    let members = stores.iter().map(|store| (store.identity().node, member(store))).collect();
+    let named = Belonging { cluster: ClusterId::new("00000000000000aa").unwrap(), members, founder: false };
+    for id in adopted {
+        let belonging = Belonging { founder: *id == 1, ..named.clone() };
+        stores[usize::try_from(*id).unwrap() - 1].belong(belonging).unwrap();
+    }
+}
+
+async fn cluster_id(cluster: &Cluster, id: u64) -> String {
+    let status = cluster.admin(id).await.cluster_status(v1::ClusterStatusRequest {}).await.unwrap();
+    status.into_inner().cluster
+}
+
+#[tokio::test]
+async fn a_cluster_forms_when_all_have_answered_and_says_until_then_whom_it_waits_for() {
+    let mut cluster = Cluster::of(1..=3);
+    cluster.start(1).await;
+    cluster.start(2).await;
+    let waits = async || {
+        let status = cluster.admin(1).await.cluster_status(v1::ClusterStatusRequest {}).await.unwrap();
+        let status = status.into_inner();
+        assert_eq!(status.cluster, "", "a cluster formed without its third node");
+        (status.forming.contains("waiting for n3") && status.nodes.len() == 3).then_some(())
+    };
+    until("node 1 says that it waits for node 3", waits).await;
+    let refused = cluster.admin(2).await.create_keyspace(create("orders", 4)).await.unwrap_err();
+    let refused = Failure::decode(&refused);
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert!(refused.message().contains("n3"), "{refused}");
+
+    // The founder may crash while it waits.
+    cluster.crash(1);
+    cluster.start(1).await;
+    cluster.start(3).await;
+    cluster.ready().await;
+    let id = cluster_id(&cluster, 1).await;
+    assert_eq!((id.len(), cluster_id(&cluster, 3).await), (16, id));
+}
+
+#[tokio::test]
+async fn a_crash_between_any_two_steps_leaves_a_cluster_that_forms() {
+    for adopted in [vec![1], vec![1, 2], vec![1, 2, 3]] {
+        let mut cluster = Cluster::of(1..=3);
+        crashed_after_naming(&cluster, &adopted);
+        for id in 1..=3 {
+            cluster.start(id).await;
+        }
+        cluster.ready().await;
+        for id in 1..=3 {
+            assert_eq!(cluster_id(&cluster, id).await, "00000000000000aa", "after {adopted:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn f012_a_node_that_was_wiped_while_the_cluster_formed_is_not_taken_for_the_one_it_was() {
+    let mut cluster = Cluster::of(1..=3);
+    crashed_after_naming(&cluster, &[1, 2, 3]);
+    cluster.wipe(3);
+    for id in 1..=3 {
+        cluster.start(id).await;
+    }
+    let ended = cluster.nodes[&3].ended().await.unwrap_err();
+    assert!(
+        matches!(&ended, NodeError::Formation(e) if matches!(**e, FormationError::Wiped { .. })),
+        "{ended}"
+    );
+}
+
+#[tokio::test]
+async fn nodes_that_were_given_other_lists_both_say_so_and_form_nothing() {
+    let mut cluster = Cluster::of(1..=4);
+    cluster.start_with(1, &[1, 2, 3]).await;
+    cluster.start_with(2, &[1, 2, 4]).await;
+    cluster.start_with(3, &[1, 2, 3]).await;
+    let (third, fourth) = (cluster.address(3).to_owned(), cluster.address(4).to_owned());
+    for id in [1, 2] {
+        until("both name the difference", async || {
+            let forming = cluster.nodes[&id].forming();
+            let named = forming.contains("another cluster list");
+            (named && forming.contains(&third) && forming.contains(&fourth)).then_some(())
+        })
+        .await;
+    }
+    assert!(cluster.nodes.values().all(|node| node.raft_status().is_none()), "something was formed");
+
+    cluster.crash(2);
+    cluster.start(2).await;
+    cluster.ready().await;
+}
+
+#[tokio::test]
+async fn f012_a_wiped_node_does_not_come_back_under_its_id() {
+    let mut cluster = Cluster::formed().await;
+    // The founder too: the others know its data as it knew theirs.
+    for id in [3, 1] {
+        cluster.shutdown(id).await;
+        cluster.wipe(id);
+        cluster.start(id).await;
+        let ended = cluster.nodes.remove(&id).unwrap().ended().await.unwrap_err().to_string();
+        assert!(
+            ended.contains(&format!("n{id} belongs to a cluster")) && ended.contains("new id"),
+            "{ended}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_does_not_slip_into_a_cluster_by_its_list_and_the_cluster_goes_on() {
+    let mut cluster = Cluster::formed().await;
+    cluster.start_with(4, &[1, 2, 4]).await;
+    let ended = cluster.nodes.remove(&4).unwrap().ended().await.unwrap_err().to_string();
+    assert!(ended.contains("formed without n4") && ended.contains("join"), "{ended}");
+    cluster.admin(cluster.leader().await).await.create_keyspace(create("orders", 4)).await.unwrap();
+}
+
+#[tokio::test]
+async fn everything_is_there_again_after_all_nodes_restarted() {
+    let mut cluster = Cluster::formed().await;
+    let leader = cluster.leader().await;
+    cluster.admin(leader).await.create_keyspace(create("orders", 4)).await.unwrap();
+    let id = cluster_id(&cluster, leader).await;
+    for id in 1..=3 {
+        cluster.shutdown(id).await;
+    }
+    for id in 1..=3 {
+        cluster.start(id).await;
+    }
+    cluster.ready().await;
+    let keyspaces = until("a leader answers", async || {
+        let mut admin = cluster.admin(cluster.leader().await).await;
+        Some(admin.list_keyspaces(v1::ListKeyspacesRequest {}).await.ok()?.into_inner().keyspaces)
+    })
+    .await;
+    assert_eq!(keyspaces.len(), 1);
+    assert_eq!(cluster_id(&cluster, 2).await, id);
+}
+
+#[tokio::test]
+async fn f066_a_node_is_added_when_it_waits_for_it_and_its_id_is_used_once() {
+    let mut cluster = Cluster::formed().await;
+    let leader = cluster.leader().await;
+    let mut admin = cluster.admin(leader).await;
+    let four = v1::AddNodeRequest { node: 4, address: cluster.address(4).to_owned() };
+
+    // It does not run yet: nothing is changed, its id included.
+    let refused = Failure::decode(&admin.add_node(four.clone()).await.unwrap_err());
+    assert!(
+        refused.message().contains("n4") && refused.message().contains("nothing was changed"),
+        "{refused}"
+    );
+
+    cluster.start_with(4, &[]).await;
+    until("node 4 says that it waits", async || {
+        cluster.nodes[&4].forming().contains("ringfence node add 4=").then_some(())
+    })
+    .await;
+    let other = v1::AddNodeRequest { node: 5, ..four.clone() };
+    let refused = Failure::decode(&admin.add_node(other).await.unwrap_err());
+    assert!(refused.message().contains("not 5"), "{refused}");
+    admin.add_node(four.clone()).await.unwrap();
+    cluster.ready().await;
+    let again = Failure::decode(&admin.add_node(four.clone()).await.unwrap_err());
+    assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+    let status = admin.cluster_status(v1::ClusterStatusRequest {}).await.unwrap().into_inner();
+    assert!(status.nodes.iter().any(|n| n.node == 4 && n.role() == v1::NodeRole::Follower), "{status:?}");
+
+    admin.remove_node(v1::RemoveNodeRequest { node: 4 }).await.unwrap();
+    cluster.shutdown(4).await;
+    cluster.wipe(4);
+    cluster.start_with(4, &[]).await;
+    let refused = Failure::decode(&admin.add_node(four).await.unwrap_err());
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    assert!(refused.message().contains("used before"), "{refused}");
+}
