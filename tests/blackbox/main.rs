@@ -3,4 +3,5 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod examples;
 mod house;
