@@ -1,1 +1,33 @@
-fn main() {}
+//! The one binary `ringfence`: every operator verb, and the coordinator itself.
+//!
+//! Each noun is a file (`keyspace`, `partition`, `worker`, `cluster`), and so is each verb that stands alone (`status`,
+//! `who-owns`, `watch`). They ask through the SDK's `Admin` and know nothing of the wire.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `args` | the command line, and what every verb takes |
+//! | `exit` | how a command ends: the exit codes and the one form of an error |
+//! | `output` | standard output: tables for people, JSON for programs |
+//! | `shape` | the JSON shapes |
+//! | `text` | foreign text, made fit for a terminal |
+//! | `logging` | the log, on standard error |
+
+mod args;
+mod cluster;
+mod exit;
+mod keyspace;
+mod logging;
+mod output;
+mod partition;
+mod shape;
+mod status;
+mod text;
+mod watch;
+mod who_owns;
+mod worker;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    args::run()
+}

@@ -41,12 +41,13 @@ type Client = AdminServiceClient<Channel>;
 #[derive(Clone, Debug)]
 pub struct Admin {
     coordinator: Coordinator,
+    within: Option<Duration>,
 }
 
 impl Admin {
     /// Asks over these connections.
     pub fn new(coordinator: &Coordinator) -> Admin {
-        Admin { coordinator: coordinator.clone() }
+        Admin { coordinator: coordinator.clone(), within: None }
     }
 
     /// Asks at these endpoints.
@@ -57,7 +58,14 @@ impl Admin {
     where
         E: TryInto<Endpoints, Error: Into<Error>>,
     {
-        Ok(Admin { coordinator: Coordinator::new(endpoints.try_into().map_err(Into::into)?) })
+        Ok(Admin::new(&Coordinator::new(endpoints.try_into().map_err(Into::into)?)))
+    }
+
+    /// Gives every call up after so long, instead of its usual deadline. A call that is given up may still take effect,
+    /// and says so.
+    #[must_use]
+    pub fn within(self, deadline: Duration) -> Admin {
+        Admin { within: Some(deadline), ..self }
     }
 
     /// Creates a keyspace of so many partitions, 1 to 1 000 000, fixed for life. What `policy` leaves out has its
@@ -232,7 +240,7 @@ impl Admin {
             let request = request.clone();
             async move { map(channel).lookup(request).await }
         };
-        self.coordinator.call(READ, send).await?.try_into().map_err(Error::malformed)
+        self.coordinator.call(self.bounded(READ), send).await?.try_into().map_err(Error::malformed)
     }
 
     /// The nodes, the leader and the term, as the node that answers sees them. Any node answers, without a quorum.
@@ -307,7 +315,11 @@ impl Admin {
         request: R,
         send: impl AsyncFn(Client, R) -> Result<Response<T>, Status>,
     ) -> Result<T, Error> {
-        self.coordinator.call(call, |channel| send(admin(channel), request.clone())).await
+        self.coordinator.call(self.bounded(call), |channel| send(admin(channel), request.clone())).await
+    }
+
+    fn bounded(&self, call: Call) -> Call {
+        self.within.map_or(call, |deadline| call.within(deadline))
     }
 }
 

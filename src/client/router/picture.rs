@@ -195,7 +195,7 @@ impl Holders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringfence_core::ids::PartitionId;
+    use ringfence_core::ids::{Epoch, PartitionId};
 
     fn entry(partition: u32, epoch: u64, session: u64) -> v1::MapEntry {
         let owner =
@@ -244,10 +244,10 @@ mod tests {
     /// Each partition as `EPOCH:WORKER`.
     fn show(view: &View) -> Vec<String> {
         let worker = |p: &super::super::PartitionView| {
-            p.owner.as_ref().map_or("-".to_owned(), |owner| owner.worker().to_string())
+            p.owner().map_or("-".to_owned(), |owner| owner.worker().to_string())
         };
         let orders = view.keyspace("orders").expect("orders");
-        orders.partitions().map(|p| format!("{}:{}", p.epoch.get(), worker(&p))).collect()
+        orders.partitions().map(|p| format!("{}:{}", p.epoch().map_or(0, Epoch::get), worker(&p))).collect()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::owner::{Holder, Owner};
 use ringfence_api::convert::Phase;
-use ringfence_core::ids::{ClusterId, EpochFloor, KeyspaceName, PartitionId, Revision};
+use ringfence_core::ids::{ClusterId, Epoch, EpochFloor, KeyspaceName, PartitionId, Revision};
 use ringfence_core::placement::{PartitionCount, partition_of};
 use std::collections::HashMap;
 use std::fmt;
@@ -79,7 +79,7 @@ pub struct KeyspaceView {
 }
 
 /// What is known of one partition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Slot {
     pub(super) epoch: EpochFloor,
     pub(super) phase: Phase,
@@ -147,6 +147,24 @@ impl KeyspaceView {
         self.count.partitions().filter_map(|partition| self.partition(partition))
     }
 
+    /// The partitions that differ from those of an earlier picture of the same keyspace, by number; all of them when
+    /// that one had another count. What the two pictures share costs nothing to compare.
+    pub fn changed_since<'a>(
+        &'a self,
+        earlier: &'a KeyspaceView,
+    ) -> impl Iterator<Item = PartitionView> + 'a {
+        let before = |at: usize| earlier.chunks.get(at).filter(|_| earlier.count == self.count);
+        let differs =
+            move |(at, chunk): &(usize, &Arc<[Slot]>)| before(*at).is_none_or(|b| !Arc::ptr_eq(b, chunk));
+        self.chunks.iter().enumerate().filter(differs).flat_map(move |(at, chunk)| {
+            let changed = move |within: &usize| before(at).is_none_or(|b| b[*within] != chunk[*within]);
+            let number = move |within: usize| u32::try_from(at * CHUNK + within).ok();
+            (0..chunk.len())
+                .filter(changed)
+                .filter_map(move |within| self.partition(PartitionId::new(number(within)?)))
+        })
+    }
+
     pub(super) fn slot(&self, partition: PartitionId) -> Option<&Slot> {
         let at = partition.get() as usize;
         self.chunks.get(at / CHUNK)?.get(at % CHUNK)
@@ -169,16 +187,33 @@ impl fmt::Debug for KeyspaceView {
 
 /// One partition in one picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PartitionView {
+    partition: PartitionId,
+    phase: Phase,
+    epoch: EpochFloor,
+    owner: Option<Owner>,
+}
+
+impl PartitionView {
     /// Its number.
-    pub partition: PartitionId,
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
     /// Where it is in its handoff.
-    pub phase: Phase,
-    /// The highest epoch seen of it; it never goes back.
-    pub epoch: EpochFloor,
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The highest epoch seen of it, which never goes back; `None` when it was never granted.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.epoch.epoch()
+    }
+
     /// Who owns it.
-    pub owner: Option<Owner>,
+    pub fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
+    }
 }
 
 #[cfg(test)]
@@ -196,6 +231,11 @@ mod tests {
         let shared = before.chunks.iter().zip(&after.chunks).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
         assert_eq!((before.chunks.len(), shared), (4, 3));
         assert!(after.slot_mut(PartitionId::new(1_000)).is_none());
+        let changed: Vec<u32> = after.changed_since(&before).map(|p| p.partition().get()).collect();
+        assert_eq!(changed, [999]);
+        let other =
+            KeyspaceView::new(KeyspaceName::new("orders").unwrap(), PartitionCount::new(300).unwrap());
+        assert_eq!(other.changed_since(&before).count(), 300);
     }
 
     #[test]

@@ -1,0 +1,284 @@
+//! The command line, and what every verb takes.
+
+use crate::exit::{Exit, Failed, Outcome};
+use crate::output::{Format, Output};
+use crate::{cluster, keyspace, logging, partition, status, watch, who_owns, worker};
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+use ringfence::admin::Admin;
+use ringfence::net::{Coordinator, Endpoints};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done, or there was nothing to do; 1 refused or failed; 2 bad usage.
+
+Examples:
+  ringfence status
+  ringfence keyspace create orders --partitions 64 --ttl 5s
+  ringfence partition move orders/17 --to worker-3 --wait
+  ringfence who-owns orders customer-17 -o json";
+
+/// One owner for every partition, an epoch on every write, and a fence at the storage that refuses the owner that was
+/// replaced.
+#[derive(Debug, Parser)]
+#[command(name = "ringfence", version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    /// How the log on standard error is written; RINGFENCE_LOG says what it has in it, such as `debug` or
+    /// `ringfence=debug`
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", help_heading = "Log")]
+    log_format: logging::LogFormat,
+
+    /// The kernel ends this process when the one that started it ends
+    #[arg(long, hide = true)]
+    die_with_parent: bool,
+
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// One screen for the person on call; exit code 1 when somebody is needed
+    Status(status::StatusArgs),
+    /// Create, change, list and delete keyspaces
+    Keyspace(keyspace::KeyspaceArgs),
+    /// List the workers
+    Worker(worker::WorkerArgs),
+    /// List, show and move partitions
+    Partition(partition::PartitionArgs),
+    /// Which worker owns a key
+    WhoOwns(who_owns::WhoOwnsArgs),
+    /// The coordinator's nodes
+    Cluster(cluster::ClusterArgs),
+    /// Follow changes of ownership as they happen
+    Watch(watch::WatchArgs),
+}
+
+/// What every verb that asks the cluster takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Connection and output")]
+pub(crate) struct Common {
+    /// Coordinators to ask, comma-separated; one that is up is enough
+    #[arg(
+        long,
+        env = "RINGFENCE_ENDPOINTS",
+        global = true,
+        value_name = "URLS",
+        default_value = "http://127.0.0.1:7600"
+    )]
+    endpoints: Endpoints,
+
+    /// Give up after this long [default: 10s; 60s for lists, 5m for adding a node and for --wait]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+
+    /// A table for people, or JSON for programs
+    #[arg(short, long, global = true, value_name = "FORMAT", default_value = "table")]
+    output: Format,
+}
+
+impl Common {
+    /// The cluster's nodes.
+    pub(crate) fn coordinator(&self) -> Coordinator {
+        Coordinator::new(self.endpoints.clone())
+    }
+
+    /// Who is asked.
+    pub(crate) fn admin(&self) -> Admin {
+        self.bounded(Admin::new(&self.coordinator()))
+    }
+
+    /// The same with the deadline that was asked for.
+    pub(crate) fn bounded(&self, admin: Admin) -> Admin {
+        match self.timeout {
+            Some(timeout) => admin.within(timeout),
+            None => admin,
+        }
+    }
+
+    /// How long to wait for something to happen.
+    pub(crate) fn wait(&self) -> Duration {
+        self.timeout.unwrap_or(Duration::from_secs(300))
+    }
+
+    /// Where the answer goes.
+    pub(crate) fn output(&self) -> Output {
+        Output::new(self.output)
+    }
+}
+
+impl Verb {
+    /// The format asked for, for verbs whose errors are shown in it too.
+    fn format(&self) -> Format {
+        match self {
+            Verb::Status(args) => args.common.output,
+            Verb::Keyspace(args) => args.common.output,
+            Verb::Worker(args) => args.common.output,
+            Verb::Partition(args) => args.common.output,
+            Verb::WhoOwns(args) => args.common.output,
+            Verb::Cluster(args) => args.common.output,
+            Verb::Watch(args) => args.common.output,
+        }
+    }
+
+    /// What is logged unless RINGFENCE_LOG says otherwise.
+    fn log_filter(&self) -> &'static str {
+        // An operator's verb says what it has to say; a log beside it would be in the way.
+        "warn"
+    }
+
+    async fn run(self) -> Outcome {
+        match self {
+            Verb::Status(args) => status::run(args).await,
+            Verb::Keyspace(args) => keyspace::run(args).await,
+            Verb::Worker(args) => worker::run(args).await,
+            Verb::Partition(args) => partition::run(args).await,
+            Verb::WhoOwns(args) => who_owns::run(args).await,
+            Verb::Cluster(args) => cluster::run(args).await,
+            Verb::Watch(args) => watch::run(args).await,
+        }
+    }
+}
+
+/// Reads the command line and does what it says.
+pub(crate) fn run() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&words) {
+        Ok(cli) => cli,
+        Err(error) => return unreadable(&error, asks_for_json(&words)),
+    };
+    let format = cli.verb.format();
+    let start = || {
+        if cli.die_with_parent {
+            set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)?;
+        }
+        logging::start(cli.log_format, cli.verb.log_filter())
+    };
+    let outcome = start().and_then(|()| {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::from)?;
+        let outcome = runtime.block_on(cli.verb.run());
+        // A name that is still being resolved must not keep a finished command from ending.
+        runtime.shutdown_background();
+        outcome
+    });
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failed) => failed.report(format),
+    }
+}
+
+/// Help and the version are answers; anything else is bad usage.
+fn unreadable(error: &clap::Error, json: bool) -> ExitCode {
+    let is_answer = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if json && !is_answer {
+        return Failed::usage(error.render().to_string().trim_end()).report(Format::Json);
+    }
+    // It goes to whichever stream fits. A stream that is closed has nobody to tell.
+    let _ = error.print();
+    if is_answer { Exit::Done.into() } else { Exit::Usage.into() }
+}
+
+/// Whether a command line that cannot be read asks for JSON: its error is shown in JSON then.
+fn asks_for_json(words: &[OsString]) -> bool {
+    let text: Vec<&str> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    text.iter().any(|word| matches!(*word, "-ojson" | "-o=json" | "--output=json"))
+        || text.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_is_understood() {
+        for line in [
+            "ringfence status",
+            "ringfence status -o json --endpoints http://a:1,http://b:2 --timeout 3s",
+            "ringfence keyspace create orders --partitions 64",
+            "ringfence keyspace create orders --partitions 64 --ttl 10s --takeover fence --lock-delay 1s \
+             --drain-deadline 5s --max-moves-in-flight 8 --balance false --if-absent",
+            "ringfence keyspace update orders --balance true",
+            "ringfence keyspace list -o json",
+            "ringfence keyspace show orders",
+            "ringfence keyspace delete orders --if-exists",
+            "ringfence worker list",
+            "ringfence partition list orders -o json",
+            "ringfence partition show orders/17",
+            "ringfence partition move orders/17 --to w1 --wait",
+            "ringfence partition end-cooling orders/17",
+            "ringfence who-owns orders customer-17",
+            "ringfence who-owns orders 00ff --hex",
+            "ringfence cluster status",
+            "ringfence cluster add-node 4=10.0.0.4:7600",
+            "ringfence cluster remove-node 3",
+            "ringfence cluster transfer-leader",
+            "ringfence cluster transfer-leader --to 2",
+            "ringfence watch",
+            "ringfence watch orders --log-format json",
+        ] {
+            if let Err(error) = parse(line) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn f105_bad_usage_is_exit_code_2() {
+        for line in [
+            "ringfence",
+            "ringfence nonsense",
+            "ringfence keyspace",
+            "ringfence keyspace create orders",
+            "ringfence keyspace create Orders --partitions 1",
+            "ringfence keyspace create orders --partitions 0",
+            "ringfence keyspace create orders --partitions 1000001",
+            "ringfence keyspace create orders --partitions 4 --ttl 999ms",
+            "ringfence keyspace create orders --partitions 4 --ttl soon",
+            "ringfence keyspace create orders --partitions 4 --takeover never",
+            "ringfence keyspace create orders --partitions 4 --lock-delay 61s",
+            "ringfence keyspace update orders",
+            "ringfence partition show orders",
+            "ringfence partition show orders/x",
+            "ringfence partition show @locks/a",
+            "ringfence partition move orders/1",
+            "ringfence partition move orders/1 --to W",
+            "ringfence who-owns orders",
+            "ringfence cluster add-node 4",
+            "ringfence cluster add-node 0=a:1",
+            "ringfence cluster add-node 4=a",
+            "ringfence cluster remove-node 0",
+            "ringfence status --endpoints 127.0.0.1:7600",
+            "ringfence status --endpoints https://a:1",
+            "ringfence status -o yaml",
+            "ringfence status --timeout 0.5",
+        ] {
+            let Err(error) = parse(line) else { panic!("{line} is understood") };
+            assert_eq!(error.exit_code(), 2, "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn f105_a_command_line_that_asks_for_json_is_told_from_one_that_does_not() {
+        let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        for line in ["ringfence x -o json", "ringfence --output=json x", "ringfence x -ojson"] {
+            assert!(asks_for_json(&words(line)), "{line}");
+        }
+        for line in ["ringfence x", "ringfence x -o table", "ringfence json -o"] {
+            assert!(!asks_for_json(&words(line)), "{line}");
+        }
+    }
+}

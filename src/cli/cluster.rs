@@ -1,0 +1,176 @@
+//! `ringfence cluster`: the coordinator's nodes.
+
+use crate::args::Common;
+use crate::exit::{Exit, Outcome};
+use crate::output::{Table, properties};
+use crate::shape::ClusterShape;
+use clap::{Args, Subcommand};
+use ringfence::admin::{Admin, ClusterStatus, NodeRole};
+use ringfence::ids::{ClusterId, NodeId};
+use ringfence::net::Endpoint;
+use serde::Serialize;
+use std::str::FromStr;
+
+/// Arguments of `ringfence cluster`.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// The nodes, the leader and the term, as the node that answers sees them
+    Status,
+    /// Add a node; it must run with an empty data directory and wait to be added
+    #[command(after_help = "\
+It returns when the node has caught up and votes. Nothing is done when the node is a voter at that address already.
+
+Example:
+  ringfence cluster add-node 4=10.0.0.4:7600")]
+    AddNode {
+        /// Its id and where the other nodes reach it; an id is never used twice
+        #[arg(value_name = "ID=HOST:PORT")]
+        node: NodeArg,
+    },
+    /// Remove a node for good; its id is never used again
+    RemoveNode {
+        /// Its id
+        #[arg(value_parser = node_id)]
+        id: NodeId,
+    },
+    /// Hand the lead to another node
+    TransferLeader {
+        /// To this node; otherwise to whichever voter is the furthest
+        #[arg(long, value_name = "ID", value_parser = node_id)]
+        to: Option<NodeId>,
+    },
+}
+
+/// `4=10.0.0.4:7600`
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NodeArg {
+    id: NodeId,
+    address: String,
+}
+
+impl FromStr for NodeArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<NodeArg, String> {
+        let (id, address) = text.split_once('=').ok_or("write ID=HOST:PORT, such as 4=10.0.0.4:7600")?;
+        Endpoint::from_address(address).map_err(|error| error.to_string())?;
+        Ok(NodeArg { id: node_id(id)?, address: address.to_owned() })
+    }
+}
+
+fn node_id(text: &str) -> Result<NodeId, String> {
+    let number: u64 = text.parse().map_err(|_| "a node id is a number, such as 4".to_owned())?;
+    NodeId::new(number).map_err(|error| error.to_string())
+}
+
+/// What a change of the cluster did.
+#[derive(Debug, Serialize)]
+struct DoneShape {
+    /// `added`, `removed`, `transferred` or `unchanged`.
+    result: &'static str,
+    /// The node that was added or removed, or that leads now.
+    node: u64,
+}
+
+/// Runs `ringfence cluster`.
+pub(crate) async fn run(args: ClusterArgs) -> Outcome {
+    let (admin, output) = (args.common.admin(), args.common.output());
+    let (result, node) = match args.verb {
+        Verb::Status => {
+            let status = admin.cluster_status().await?;
+            output.show(&ClusterShape::from(&status), || text(&status))?;
+            return Ok(Exit::Done);
+        }
+        Verb::AddNode { node } => (add(&admin, &node).await?, node.id),
+        Verb::RemoveNode { id } => {
+            admin.remove_node(id).await?;
+            ("removed", id)
+        }
+        Verb::TransferLeader { to } => transfer(&admin, to).await?,
+    };
+    let sentence = match result {
+        "added" => format!("node {node} is added: it votes"),
+        "removed" => format!("node {node} is removed for good"),
+        "transferred" => format!("node {node} leads"),
+        _ => format!("node {node}: there was nothing to do"),
+    };
+    output.show(&DoneShape { result, node: node.get() }, || sentence + "\n")?;
+    Ok(Exit::Done)
+}
+
+async fn add(admin: &Admin, node: &NodeArg) -> Result<&'static str, ringfence::Error> {
+    let status = admin.cluster_status().await?;
+    let is_voter = |found: &ringfence::admin::Node| {
+        (found.id, found.address.as_str()) == (node.id, node.address.as_str())
+            && found.role != NodeRole::Learner
+    };
+    if status.nodes.iter().any(is_voter) {
+        return Ok("unchanged");
+    }
+    admin.add_node(node.id, &node.address).await?;
+    Ok("added")
+}
+
+async fn transfer(admin: &Admin, to: Option<NodeId>) -> Result<(&'static str, NodeId), ringfence::Error> {
+    if let Some(to) = to
+        && admin.health().await?.cluster.leader == Some(to)
+    {
+        return Ok(("unchanged", to));
+    }
+    Ok(("transferred", admin.transfer_leadership(to).await?))
+}
+
+fn text(status: &ClusterStatus) -> String {
+    properties([
+        ("cluster", status.cluster.as_ref().map(ClusterId::to_string).unwrap_or_default()),
+        ("leader", status.leader.map(|id| id.to_string()).unwrap_or_default()),
+        ("term", status.term.get().to_string()),
+        ("answered by", status.answered_by.map(|id| id.to_string()).unwrap_or_default()),
+        ("forming", status.forming.clone()),
+    ]) + "\n"
+        + &nodes(status).text()
+}
+
+/// The nodes for people.
+pub(crate) fn nodes(status: &ClusterStatus) -> Table {
+    let mut table = Table::new(["NODE", "ADDRESS", "ROLE", "MATCHED", "REACHABLE"]);
+    for node in &status.nodes {
+        table.row([
+            node.id.get().to_string(),
+            node.address.clone(),
+            node.role.to_string(),
+            node.matched.map(|index| index.get().to_string()).unwrap_or_default(),
+            node.reachable.map(|yes| if yes { "yes" } else { "NO" }.to_owned()).unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::json;
+
+    #[test]
+    fn a_node_is_written_id_equals_address() {
+        let node: NodeArg = "4=10.0.0.4:7600".parse().unwrap();
+        assert_eq!((node.id.get(), node.address.as_str()), (4, "10.0.0.4:7600"));
+        for bad in ["4", "x=a:1", "0=a:1", "4=a", "4=http://a:1", "=", "4="] {
+            assert!(bad.parse::<NodeArg>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_json_shape_of_a_change_is_a_contract() {
+        let shape = DoneShape { result: "added", node: 4 };
+        assert_eq!(json(&shape).unwrap(), r#"{"result":"added","node":4}"#);
+    }
+}

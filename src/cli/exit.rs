@@ -1,0 +1,144 @@
+//! How a command ends: three exit codes, and one form for everything that goes wrong.
+//!
+//! An error is a sentence on standard error. With `-o json`, standard output has an object with its code as well, so
+//! that whoever reads it finds JSON whatever happens. A reader that went away (a closed pipe) is no error: the command
+//! ends without a word.
+
+use crate::output::Format;
+use crate::text::plain;
+use ringfence::ErrorKind;
+use serde::Serialize;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It is done, or there was nothing to do.
+    Done,
+    /// It was refused, or it failed; for `status`: somebody is needed.
+    Failed,
+    /// The command line makes no sense.
+    Usage,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        match exit {
+            Exit::Done => ExitCode::SUCCESS,
+            Exit::Failed => ExitCode::from(1),
+            Exit::Usage => ExitCode::from(2),
+        }
+    }
+}
+
+/// What a command comes back with.
+pub(crate) type Outcome = Result<Exit, Failed>;
+
+/// A command that did not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// It was refused, or it failed.
+    Error {
+        /// For programs: the kind in snake case.
+        code: &'static str,
+        /// For people.
+        message: String,
+        /// The exit code that says so.
+        exit: Exit,
+    },
+    /// Nobody reads what it writes.
+    PipeClosed,
+}
+
+impl Failed {
+    /// Refused by this program itself.
+    pub(crate) fn refused(message: impl Into<String>) -> Failed {
+        Failed::Error { code: ErrorKind::Refused.as_str(), message: message.into(), exit: Exit::Failed }
+    }
+
+    /// Something did not happen in time.
+    pub(crate) fn timeout(message: impl Into<String>) -> Failed {
+        Failed::Error { code: "timeout", message: message.into(), exit: Exit::Failed }
+    }
+
+    /// The command line makes no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Failed {
+        Failed::Error { code: "usage", message: message.into(), exit: Exit::Usage }
+    }
+
+    /// Tells whoever called, and gives the exit code.
+    pub(crate) fn report(self, format: Format) -> ExitCode {
+        let Failed::Error { code, message, exit } = self else { return ExitCode::SUCCESS };
+        // Nothing can be said about a stream that is closed, so what fails here stays unsaid.
+        let message = message.strip_prefix("error: ").unwrap_or(&message);
+        let _ = writeln!(io::stderr(), "error: {}", lines(message));
+        if format.is_json() {
+            let _ = crate::output::write_json(&ErrorShape { error: ErrorBody { code, message } });
+        }
+        exit.into()
+    }
+}
+
+/// A message of several lines keeps them; everything else that controls a terminal is escaped.
+fn lines(message: &str) -> String {
+    message.lines().map(plain).collect::<Vec<_>>().join("\n")
+}
+
+/// `{"error":{"code":"not_found","message":"there is no keyspace orders"}}`
+#[derive(Serialize)]
+struct ErrorShape<'a> {
+    error: ErrorBody<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    code: &'static str,
+    message: &'a str,
+}
+
+impl From<ringfence::Error> for Failed {
+    fn from(error: ringfence::Error) -> Failed {
+        Failed::Error { code: error.kind().as_str(), message: error.to_string(), exit: Exit::Failed }
+    }
+}
+
+/// What `serve`, `dev` and `demo` fail with: the whole chain of causes is the message.
+impl From<anyhow::Error> for Failed {
+    fn from(error: anyhow::Error) -> Failed {
+        Failed::Error { code: "failed", message: format!("{error:#}"), exit: Exit::Failed }
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Failed {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failed::PipeClosed,
+            _ => Failed::Error { code: "io", message: error.to_string(), exit: Exit::Failed },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f105_an_error_of_the_cluster_is_exit_code_1_and_keeps_its_code() {
+        let error = ringfence::admin::Admin::at("nowhere").unwrap_err();
+        let Failed::Error { code, exit, .. } = Failed::from(error) else { panic!() };
+        assert_eq!((code, exit), ("invalid", Exit::Failed));
+    }
+
+    #[test]
+    fn a_closed_pipe_is_not_an_error() {
+        let closed = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(matches!(Failed::from(closed), Failed::PipeClosed));
+        assert!(matches!(Failed::from(io::Error::other("disk")), Failed::Error { code: "io", .. }));
+    }
+
+    #[test]
+    fn f021_a_message_cannot_write_to_the_terminal() {
+        assert_eq!(lines("a\n  b\u{1b}[2J"), "a\n  b\\u{1b}[2J");
+    }
+}

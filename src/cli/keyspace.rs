@@ -1,0 +1,310 @@
+//! `ringfence keyspace`: create, change, list, show and delete keyspaces.
+
+use crate::args::Common;
+use crate::exit::{Exit, Failed, Outcome};
+use crate::output::{Table, properties};
+use crate::shape::{KeyspaceShape, takeover};
+use crate::text::short;
+use clap::{ArgAction, ArgGroup, Args, Subcommand, ValueEnum};
+use ringfence::ErrorKind;
+use ringfence::admin::{Admin, Keyspace, PartitionCount, Policy, PolicyChange, Takeover};
+use ringfence::ids::KeyspaceName;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Arguments of `ringfence keyspace`.
+#[derive(Debug, Args)]
+pub(crate) struct KeyspaceArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Create a keyspace
+    #[command(after_help = "\
+What is left out is: --ttl 10s --takeover lease --drain-deadline 0s --lock-delay 0s --max-moves-in-flight 64
+--balance true.
+
+Examples:
+  ringfence keyspace create orders --partitions 64
+  ringfence keyspace create counters --partitions 256 --ttl 3s --takeover fence")]
+    Create {
+        /// Its name: [a-z0-9][a-z0-9._-]{0,62}
+        name: KeyspaceName,
+        /// How many partitions it has, 1 to 1000000; fixed for life
+        #[arg(long, value_parser = partition_count)]
+        partitions: PartitionCount,
+        /// Do nothing when it exists with these settings
+        #[arg(long)]
+        if_absent: bool,
+        #[command(flatten)]
+        policy: PolicyArgs,
+    },
+    /// Change a keyspace's policy; what is left out stays
+    #[command(group = ArgGroup::new("change").required(true).multiple(true).args(SETTINGS), after_help = "\
+A new TTL counts for workers that join from now on.
+
+Example:
+  ringfence keyspace update orders --balance false")]
+    Update {
+        /// Its name
+        name: KeyspaceName,
+        #[command(flatten)]
+        policy: PolicyArgs,
+    },
+    /// List all keyspaces
+    List,
+    /// Show one keyspace
+    Show {
+        /// Its name
+        name: KeyspaceName,
+    },
+    /// Delete a keyspace: its owners lose their partitions at once
+    Delete {
+        /// Its name
+        name: KeyspaceName,
+        /// Do nothing when it does not exist
+        #[arg(long)]
+        if_exists: bool,
+    },
+}
+
+/// The settings of a policy, as clap calls them.
+const SETTINGS: [&str; 6] =
+    ["ttl", "takeover", "drain_deadline", "lock_delay", "max_moves_in_flight", "balance"];
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TakeoverArg {
+    /// Wait until a silent owner's lease has run out: no two workers ever both believe that they own a partition
+    Lease,
+    /// Do not wait; two workers may both believe for a while, and the fence at the storage keeps the data right
+    Fence,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Policy")]
+struct PolicyArgs {
+    /// The lease of a worker that joins, 1s to 10m
+    #[arg(long, value_name = "DURATION", value_parser = ttl)]
+    ttl: Option<Duration>,
+    /// When the next owner is granted a partition whose owner is silent
+    #[arg(long)]
+    takeover: Option<TakeoverArg>,
+    /// How long a planned move waits for its old owner, up to 1h; 0s: as long as the TTL
+    #[arg(long, value_name = "DURATION", value_parser = drain_deadline)]
+    drain_deadline: Option<Duration>,
+    /// How long a partition cools before a grant that does not follow its owner's own release, 0s to 60s; for resources
+    /// that check no token
+    #[arg(long, value_name = "DURATION", value_parser = lock_delay)]
+    lock_delay: Option<Duration>,
+    /// How many planned moves run at once, 1 to 10000
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max_moves_in_flight: Option<u32>,
+    /// Whether partitions are balanced by themselves
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
+    balance: Option<bool>,
+}
+
+impl PolicyArgs {
+    fn change(&self) -> PolicyChange {
+        PolicyChange {
+            ttl: self.ttl,
+            takeover: self.takeover.map(|takeover| match takeover {
+                TakeoverArg::Lease => Takeover::Lease,
+                TakeoverArg::Fence => Takeover::Fence,
+            }),
+            drain_deadline: self.drain_deadline,
+            lock_delay: self.lock_delay,
+            max_moves_in_flight: self.max_moves_in_flight,
+            balance: self.balance,
+        }
+    }
+}
+
+/// A setting is checked by the rule that the coordinator will check it by, so that what cannot work is bad usage.
+fn checked(text: &str, set: impl FnOnce(&mut PolicyChange, Duration)) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let mut change = PolicyChange::default();
+    set(&mut change, duration);
+    Policy::default().with(&change).map(|_| duration).map_err(|error| error.to_string())
+}
+
+fn ttl(text: &str) -> Result<Duration, String> {
+    checked(text, |change, ttl| change.ttl = Some(ttl))
+}
+
+fn drain_deadline(text: &str) -> Result<Duration, String> {
+    checked(text, |change, deadline| change.drain_deadline = Some(deadline))
+}
+
+fn lock_delay(text: &str) -> Result<Duration, String> {
+    checked(text, |change, delay| change.lock_delay = Some(delay))
+}
+
+fn partition_count(text: &str) -> Result<PartitionCount, String> {
+    let number = text.parse().map_err(|_| "it is not a number from 1 to 1000000".to_owned())?;
+    PartitionCount::new(number).map_err(|error| error.to_string())
+}
+
+/// What `create`, `update` and `delete` did.
+#[derive(Debug, Serialize)]
+struct DoneShape {
+    /// `created`, `updated`, `deleted` or `unchanged`.
+    result: &'static str,
+    keyspace: Option<KeyspaceShape>,
+}
+
+/// Runs `ringfence keyspace`.
+pub(crate) async fn run(args: KeyspaceArgs) -> Outcome {
+    let (admin, output) = (args.common.admin(), args.common.output());
+    let (result, keyspace, text) = match args.verb {
+        Verb::List => {
+            let all = admin.keyspaces().await?;
+            let shapes: Vec<_> = all.iter().map(KeyspaceShape::from).collect();
+            output.show(&shapes, || table(&all))?;
+            return Ok(Exit::Done);
+        }
+        Verb::Show { name } => {
+            let keyspace = admin.keyspace(name.as_str()).await?;
+            output.show(&KeyspaceShape::from(&keyspace), || details(&keyspace))?;
+            return Ok(Exit::Done);
+        }
+        Verb::Create { name, partitions, if_absent, policy } => {
+            let (result, keyspace) = create(&admin, &name, partitions, &policy.change(), if_absent).await?;
+            (result, Some(keyspace), format!("keyspace {name} of {} partitions: {result}", partitions.get()))
+        }
+        Verb::Update { name, policy } => {
+            let keyspace = admin.update_keyspace(name.as_str(), &policy.change()).await?;
+            ("updated", Some(keyspace), format!("keyspace {name}: updated"))
+        }
+        Verb::Delete { name, if_exists } => {
+            let result = match admin.delete_keyspace(name.as_str()).await {
+                Err(error) if if_exists && error.kind() == ErrorKind::NotFound => "unchanged",
+                deleted => deleted.map(|()| "deleted")?,
+            };
+            (result, None, format!("keyspace {name}: {result}"))
+        }
+    };
+    let shape = DoneShape { result, keyspace: keyspace.as_ref().map(KeyspaceShape::from) };
+    output.show(&shape, || text + "\n")?;
+    Ok(Exit::Done)
+}
+
+async fn create(
+    admin: &Admin,
+    name: &KeyspaceName,
+    partitions: PartitionCount,
+    change: &PolicyChange,
+    if_absent: bool,
+) -> Result<(&'static str, Keyspace), Failed> {
+    let error = match admin.create_keyspace(name.as_str(), partitions.get(), change).await {
+        Ok(keyspace) => return Ok(("created", keyspace)),
+        Err(error) => error,
+    };
+    if !if_absent || error.kind() != ErrorKind::AlreadyExists {
+        return Err(error.into());
+    }
+    let found = admin.keyspace(name.as_str()).await?;
+    // Settings that were not named are as the one who created it wanted them.
+    let as_asked = found.policy.with(change).is_ok_and(|policy| policy == found.policy);
+    if found.partitions == partitions && as_asked {
+        return Ok(("unchanged", found));
+    }
+    Err(Failed::refused(format!(
+        "keyspace {name} exists with other settings; see `ringfence keyspace show {name}`"
+    )))
+}
+
+fn table(all: &[Keyspace]) -> String {
+    let mut table = Table::new([
+        "KEYSPACE",
+        "PARTITIONS",
+        "TTL",
+        "TAKEOVER",
+        "DRAIN DEADLINE",
+        "LOCK DELAY",
+        "MOVES",
+        "BALANCE",
+    ]);
+    for keyspace in all {
+        let policy = &keyspace.policy;
+        table.row([
+            keyspace.name.to_string(),
+            keyspace.partitions.get().to_string(),
+            short(policy.ttl()),
+            takeover(policy.takeover()).to_owned(),
+            short(policy.drain_deadline()),
+            short(policy.lock_delay()),
+            policy.max_moves_in_flight().to_string(),
+            policy.balance().to_string(),
+        ]);
+    }
+    table.text()
+}
+
+fn details(keyspace: &Keyspace) -> String {
+    let policy = &keyspace.policy;
+    properties([
+        ("keyspace", keyspace.name.to_string()),
+        ("partitions", keyspace.partitions.get().to_string()),
+        ("ttl", short(policy.ttl())),
+        ("takeover", takeover(policy.takeover()).to_owned()),
+        ("drain deadline", short(policy.drain_deadline())),
+        ("lock delay", short(policy.lock_delay())),
+        ("max moves in flight", policy.max_moves_in_flight().to_string()),
+        ("balance", policy.balance().to_string()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::json;
+
+    fn orders() -> Keyspace {
+        let change = PolicyChange {
+            ttl: Some(Duration::from_secs(5)),
+            takeover: Some(Takeover::Fence),
+            lock_delay: Some(Duration::from_millis(250)),
+            ..PolicyChange::default()
+        };
+        Keyspace {
+            name: KeyspaceName::new("orders").unwrap(),
+            partitions: PartitionCount::new(64).unwrap(),
+            policy: Policy::default().with(&change).unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_json_shape_of_a_keyspace_is_a_contract() {
+        assert_eq!(
+            json(&KeyspaceShape::from(&orders())).unwrap(),
+            r#"{"name":"orders","partitions":64,"ttl_ms":5000,"takeover":"fence","drain_deadline_ms":5000,"#
+                .to_owned()
+                + r#""lock_delay_ms":250,"max_moves_in_flight":64,"balance":true}"#
+        );
+        let deleted = DoneShape { result: "deleted", keyspace: None };
+        assert_eq!(json(&deleted).unwrap(), r#"{"result":"deleted","keyspace":null}"#);
+    }
+
+    #[test]
+    fn the_table_of_keyspaces() {
+        assert_eq!(
+            table(&[orders()]),
+            "KEYSPACE  PARTITIONS  TTL  TAKEOVER  DRAIN DEADLINE  LOCK DELAY  MOVES  BALANCE\n\
+             orders    64          5s   fence     5s              250ms       64     true\n"
+        );
+        assert!(details(&orders()).contains("takeover:             fence\n"));
+    }
+
+    #[test]
+    fn f062_a_setting_that_cannot_work_is_bad_usage_and_says_the_bounds() {
+        assert!(ttl("999ms").unwrap_err().contains("1s to 10m"));
+        assert!(lock_delay("61s").unwrap_err().contains("0 to 60s"));
+        assert!(partition_count("0").unwrap_err().contains("between 1 and 1000000"));
+        assert_eq!(ttl("1m 30s"), Ok(Duration::from_secs(90)));
+    }
+}

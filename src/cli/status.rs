@@ -1,0 +1,214 @@
+//! `ringfence status`: one screen for the person on call.
+//!
+//! The question it answers is whether somebody is needed, and the exit code says so. What the coordinator does by
+//! itself (a move, a worker that has been silent for a moment) is shown and needs nobody.
+
+use crate::args::Common;
+use crate::exit::{Exit, Failed, Outcome};
+use crate::output::Table;
+use crate::shape::{ClusterShape, PartitionShape, WorkerShape};
+use crate::text::plain;
+use crate::{cluster, partition, worker};
+use clap::Args;
+use ringfence::ErrorKind;
+use ringfence::admin::{Admin, ClusterStatus, Health, Sample};
+use serde::Serialize;
+
+/// How many partitions of a kind the screen has room for.
+const LINES: usize = 10;
+
+/// Arguments of `ringfence status`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The exit code is 1 when somebody is needed: nobody leads or no coordinator answers, a node cannot be reached, partitions
+have no owner or their owners' tasks fail, or repairs are slowed down by the brake. Moves and workers that have been
+silent for less than their TTL are shown, and need nobody.
+
+Example:
+  ringfence status || page-somebody")]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// The screen for programs.
+#[derive(Debug, Serialize)]
+struct StatusShape {
+    needs_somebody: bool,
+    /// Why, in words; empty when nobody is needed.
+    reasons: Vec<String>,
+    cluster: ClusterShape,
+    /// `null` when no leader answered; so are the lists below.
+    counts: Option<CountsShape>,
+    ownerless: Option<SampleShape>,
+    moving: Option<SampleShape>,
+    failing: Option<SampleShape>,
+    suspected: Option<Vec<WorkerShape>>,
+    /// Why repairs are slowed down.
+    brake: Option<String>,
+    /// Keyspaces that gave up exclusive leases for speed.
+    fence_takeover: Option<Vec<String>>,
+}
+
+#[derive(Debug, Serialize)]
+struct CountsShape {
+    keyspaces: u64,
+    workers: u64,
+    partitions: u64,
+    owned: u64,
+    ready: u64,
+}
+
+/// At most 100 partitions, and how many there are.
+#[derive(Debug, Serialize)]
+struct SampleShape {
+    total: u64,
+    first: Vec<PartitionShape>,
+}
+
+impl From<&Sample> for SampleShape {
+    fn from(from: &Sample) -> SampleShape {
+        SampleShape { total: from.total, first: from.first.iter().map(PartitionShape::from).collect() }
+    }
+}
+
+/// Runs `ringfence status`.
+pub(crate) async fn run(args: StatusArgs) -> Outcome {
+    let admin = args.common.admin();
+    let (shape, screen) = match admin.health().await {
+        Ok(health) => (shape_of(&health), screen_of(&health)),
+        Err(error) => without_leader(&admin, error).await?,
+    };
+    let needs_somebody = shape.needs_somebody;
+    args.common.output().show(&shape, || verdict(&shape.reasons) + &screen)?;
+    Ok(if needs_somebody { Exit::Failed } else { Exit::Done })
+}
+
+/// No leader answered: what any node knows is better than nothing, and the person on call sees which nodes there are.
+async fn without_leader(admin: &Admin, error: ringfence::Error) -> Result<(StatusShape, String), Failed> {
+    if error.kind() == ErrorKind::Unreachable {
+        return Err(error.into());
+    }
+    let Ok(status) = admin.cluster_status().await else { return Err(error.into()) };
+    let shape = StatusShape {
+        needs_somebody: true,
+        reasons: vec![error.to_string()],
+        cluster: (&status).into(),
+        counts: None,
+        ownerless: None,
+        moving: None,
+        failing: None,
+        suspected: None,
+        brake: None,
+        fence_takeover: None,
+    };
+    Ok((shape, nodes(&status)))
+}
+
+fn shape_of(health: &Health) -> StatusShape {
+    let reasons = reasons(health);
+    StatusShape {
+        needs_somebody: !reasons.is_empty(),
+        reasons,
+        cluster: (&health.cluster).into(),
+        counts: Some(CountsShape {
+            keyspaces: health.keyspaces,
+            workers: health.workers,
+            partitions: health.partitions,
+            owned: health.owned,
+            ready: health.ready,
+        }),
+        ownerless: Some((&health.ownerless).into()),
+        moving: Some((&health.moving).into()),
+        failing: Some((&health.failing).into()),
+        suspected: Some(health.suspected.iter().map(WorkerShape::from).collect()),
+        brake: Some(health.brake.clone()).filter(|brake| !brake.is_empty()),
+        fence_takeover: Some(health.fence_takeover.iter().map(ToString::to_string).collect()),
+    }
+}
+
+/// Why somebody is needed.
+fn reasons(health: &Health) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if health.cluster.leader.is_none() {
+        reasons.push("no node leads".to_owned());
+    }
+    if !health.cluster.forming.is_empty() {
+        reasons.push(format!("the cluster forms: {}", health.cluster.forming));
+    }
+    for node in health.cluster.nodes.iter().filter(|node| node.reachable == Some(false)) {
+        reasons.push(format!("node {} at {} cannot be reached", node.id.get(), node.address));
+    }
+    if health.partitions > 0 && health.workers == 0 {
+        reasons.push("no worker has a session".to_owned());
+    }
+    if health.ownerless.total > 0 {
+        reasons.push(format!("{} without an owner", partitions(health.ownerless.total)));
+    }
+    if health.failing.total > 0 {
+        reasons.push(format!("{} whose owners' tasks fail", partitions(health.failing.total)));
+    }
+    if !health.brake.is_empty() {
+        reasons.push(format!("repairs are slowed down: {}", health.brake));
+    }
+    reasons
+}
+
+fn partitions(count: u64) -> String {
+    if count == 1 { "1 partition".to_owned() } else { format!("{count} partitions") }
+}
+
+fn verdict(reasons: &[String]) -> String {
+    if reasons.is_empty() {
+        return "Nobody is needed.\n\n".to_owned();
+    }
+    let mut text = "SOMEBODY IS NEEDED:\n".to_owned();
+    for reason in reasons {
+        text.push_str(&format!("  - {}\n", plain(reason)));
+    }
+    text + "\n"
+}
+
+fn screen_of(health: &Health) -> String {
+    let mut screen = nodes(&health.cluster);
+    screen.push_str(&format!(
+        "\nkeyspaces {}   workers {}   partitions {}   owned {}   ready {}\n",
+        health.keyspaces, health.workers, health.partitions, health.owned, health.ready
+    ));
+    for (title, sample) in [
+        ("Without an owner", &health.ownerless),
+        ("Failing", &health.failing),
+        ("On the move", &health.moving),
+    ] {
+        if sample.total > 0 {
+            let shown = &sample.first[..sample.first.len().min(LINES)];
+            section(&mut screen, &format!("{title}: {}", sample.total), &partition::table(shown));
+            if sample.total > shown.len() as u64 {
+                screen.push_str(&format!("  and {} more\n", sample.total - shown.len() as u64));
+            }
+        }
+    }
+    if !health.suspected.is_empty() {
+        section(&mut screen, "Silent workers", &worker::table(&health.suspected));
+    }
+    if !health.fence_takeover.is_empty() {
+        let names: Vec<&str> = health.fence_takeover.iter().map(|name| name.as_str()).collect();
+        screen.push_str(&format!(
+            "\nTake over by fence: {} (there, two workers may both believe that they own a partition for a while)\n",
+            names.join(", ")
+        ));
+    }
+    screen
+}
+
+fn nodes(status: &ClusterStatus) -> String {
+    let name = status.cluster.as_ref().map_or("not formed yet".to_owned(), ToString::to_string);
+    let leader = status.leader.map_or("nobody".to_owned(), |id| format!("node {}", id.get()));
+    let mut text = format!("cluster {name}   leader {leader}   term {}\n", status.term.get());
+    text.push_str(&cluster::nodes(status).indented(2));
+    text
+}
+
+fn section(screen: &mut String, title: &str, table: &Table) {
+    screen.push_str(&format!("\n{title}\n{}", table.indented(2)));
+}
