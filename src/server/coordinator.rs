@@ -223,3 +223,92 @@ async fn start(
         _abandon: abandon.drop_guard(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Given;
+    use crate::testing::{self, Cluster, create, until};
+    use ringfence_api::v1;
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_check_response::ServingStatus;
+    use tonic_health::pb::health_client::HealthClient;
+
+    #[tokio::test]
+    async fn a_coordinator_is_embedded_in_three_lines() {
+        let coordinator = Coordinator::in_memory().start().await.unwrap();
+        assert!(coordinator.endpoint().starts_with("http://127.0.0.1:"));
+        coordinator.shutdown().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_durable_one_has_everything_again_when_it_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Coordinator::durable(dir.path()).start().await.unwrap();
+        testing::admin(&node).await.create_keyspace(create("orders", 4)).await.unwrap();
+        node.shutdown().await.unwrap();
+        // The directory is free at once, and the port may be another one.
+        let node = Coordinator::durable(dir.path()).start().await.unwrap();
+        let list = testing::admin(&node).await.list_keyspaces(v1::ListKeyspacesRequest {}).await.unwrap();
+        assert_eq!(list.into_inner().keyspaces.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_address_in_use_is_named() {
+        let first = Coordinator::in_memory().start().await.unwrap();
+        let taken = first.address().to_string();
+        let error = Coordinator::in_memory().listen(&taken).unwrap().start().await.err().unwrap().to_string();
+        assert!(error.contains(&taken) && error.contains("in use"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn health_says_not_serving_until_the_cluster_is_formed() {
+        let mut cluster = Cluster::of(1..=3);
+        cluster.start(1).await;
+        let health = async |cluster: &Cluster| {
+            let mut client = HealthClient::new(testing::channel(&cluster.nodes[&1]).await);
+            client.check(HealthCheckRequest::default()).await.ok().map(|status| status.into_inner().status())
+        };
+        until("it is known not to serve", async || {
+            (health(&cluster).await? == ServingStatus::NotServing).then_some(())
+        })
+        .await;
+        cluster.start(2).await;
+        cluster.start(3).await;
+        until("it serves", async || (health(&cluster).await? == ServingStatus::Serving).then_some(())).await;
+    }
+
+    #[tokio::test]
+    async fn a_leader_that_is_stopped_has_handed_over_before_it_is_gone() {
+        let mut cluster = Cluster::formed().await;
+        let leader = cluster.leader().await;
+        let term = cluster.nodes[&leader].raft_status().unwrap().term;
+        cluster.shutdown(leader).await;
+        // No election timeout passes: by the time it is gone another one leads, in the very next term.
+        for node in cluster.nodes.values() {
+            let status = node.raft_status().unwrap();
+            assert!(status.leader.as_ref().is_some_and(|(id, _)| id.get() != leader), "{status:?}");
+            assert_eq!(status.term.get(), term.get() + 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn f037_a_node_with_another_secret_is_told_so_and_forms_nothing() {
+        let cluster = Cluster::of(1..=3);
+        let mut nodes = Vec::new();
+        for (id, secret) in [(1, "a secret of the cluster"), (2, "a secret of another one")] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), secret).unwrap();
+            let given =
+                Given { cluster_secret_file: Some(file.path().to_owned()), ..cluster.given(id, &[1, 2, 3]) };
+            let listener = cluster.listener(id);
+            let node = Coordinator::with(given.check().unwrap()).listener(listener).start().await.unwrap();
+            nodes.push(node);
+        }
+        until("both say so", async || {
+            let told = |node: &Coordinator| node.forming().contains("cluster secret is missing or wrong");
+            nodes.iter().all(told).then_some(())
+        })
+        .await;
+    }
+}

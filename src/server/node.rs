@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 /// How long handing leadership over may take. A few elections; after that the others elect by themselves.
 const HANDOVER: Duration = Duration::from_secs(2);
@@ -159,7 +160,8 @@ impl Parts {
     /// Fills the places that wait for the cluster.
     fn open_services(&self, context: &Context) {
         let closing = &self.closing;
-        tokio::spawn(leader::run(context.clone(), self.settings.placing, closing.clone()));
+        let leading = leader::run(context.clone(), self.settings.placing, closing.clone());
+        tokio::spawn(leading.in_current_span());
         let workers = Workers::new(context.clone(), closing.clone());
         self.services.raft.set(context.raft.service().server());
         self.services.workers.set(Services::limit_workers(workers));

@@ -129,7 +129,10 @@ pub(crate) async fn serve<H: Health>(
         .add_service(v1)
         .add_service(v1alpha);
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    // Calls are handled by tasks of the connection, which know nothing of the node.
+    let span = tracing::Span::current();
     Server::builder()
+        .trace_fn(move |_| span.clone())
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .http2_max_header_list_size(HEADER_BYTES)
         .http2_keepalive_interval(Some(KEEPALIVE))

@@ -58,18 +58,26 @@ impl Cluster {
 
     /// What node `id` is told when it forms a cluster with `founders`; none: it waits to be added.
     pub(crate) fn settings(&self, id: u64, founders: &[u64]) -> Settings {
+        let mut settings = self.given(id, founders).check().unwrap();
+        settings.timings = patient();
+        settings
+    }
+
+    /// The socket that is kept for a node that was not started.
+    pub(crate) fn listener(&self, id: u64) -> TcpListener {
+        self.reserved[&id].try_clone().unwrap()
+    }
+
+    pub(crate) fn given(&self, id: u64, founders: &[u64]) -> Given {
         let list: Vec<String> = founders.iter().map(|id| format!("{id}={}", self.address(*id))).collect();
-        let given = Given {
+        Given {
             node: Some(id),
             listen: Some(self.address(id).to_owned()),
             data_dir: Some(self.dir(id)),
             join: Some(list.is_empty()),
             cluster: Some(list),
             ..Given::default()
-        };
-        let mut settings = given.check().unwrap();
-        settings.timings = patient();
-        settings
+        }
     }
 
     pub(crate) async fn start(&mut self, id: u64) {
@@ -146,7 +154,7 @@ pub(crate) async fn alone() -> Coordinator {
     Coordinator::with(settings).start().await.unwrap()
 }
 
-async fn channel(node: &Coordinator) -> Channel {
+pub(crate) async fn channel(node: &Coordinator) -> Channel {
     Channel::from_shared(node.endpoint()).unwrap().connect().await.unwrap()
 }
 

@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::formation::{self, Formation, members_failure};
 use crate::raft::{Member, RaftStatus};
+use crate::settings::Founders;
 use ringfence_api::Failure;
 use ringfence_api::convert::{InvalidField, checked};
 use ringfence_api::v1;
@@ -31,10 +32,12 @@ pub(super) fn status(formation: &Formation, context: Option<&Context>) -> v1::Cl
             response.nodes = raft.members.iter().map(|(node, member)| shown(&raft, *node, member)).collect();
         }
         None => {
-            let listed = formation.founders().into_iter().flat_map(|founders| founders.nodes());
+            let listed = formation.founders().into_iter().flat_map(Founders::nodes);
             let node = |(node, address): (&NodeId, &String)| v1::Node {
                 node: node.get(),
                 address: address.clone(),
+                // What all of them will be, until one is elected.
+                role: v1::NodeRole::Follower.into(),
                 ..v1::Node::default()
             };
             response.nodes = listed.map(node).collect();

@@ -60,7 +60,7 @@ pub enum FormationError {
     /// The node is a member of the cluster and its data is gone.
     #[error(
         "{node} belongs to a cluster and its data directory is new: {told_by} says: {why}. A node that lost its data has \
-         forgotten the votes it gave and does not come back under its id: remove it (ringfence node remove {}), and add a \
+         forgotten the votes it gave and does not come back under its id: remove it (ringfence cluster remove-node {}), and add a \
          new node under a new id", .node.get()
     )]
     Wiped {
@@ -73,7 +73,7 @@ pub enum FormationError {
     },
     /// The cluster has formed without this node.
     #[error(
-        "{told_by} says: {why}. Start this node with join instead of cluster, and add it: ringfence node add {}=HOST:PORT",
+        "{told_by} says: {why}. Start this node with join instead of cluster, and add it: ringfence cluster add-node {}=HOST:PORT",
         .node.get()
     )]
     NotAMember {

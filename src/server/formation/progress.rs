@@ -14,8 +14,10 @@ pub(crate) struct Progress {
 struct Waiting {
     /// What the node itself is about.
     step: String,
-    /// What stands between it and other nodes.
+    /// What stands between it and the nodes it asks.
     peers: BTreeMap<NodeId, String>,
+    /// What stands between it and the nodes that asked it.
+    callers: BTreeMap<NodeId, String>,
 }
 
 impl Progress {
@@ -24,12 +26,14 @@ impl Progress {
         self.with(|waiting| waiting.step = step.into());
     }
 
-    /// This stands between the node and a peer; `None`: nothing does. Returns true when that is news.
+    /// This stands between the node and one that it asks; `None`: nothing does. Returns true when that is news.
     pub(crate) fn peer(&self, node: NodeId, problem: Option<String>) -> bool {
-        self.with(|waiting| match problem {
-            Some(problem) => waiting.peers.insert(node, problem.clone()).as_ref() != Some(&problem),
-            None => waiting.peers.remove(&node).is_some(),
-        })
+        self.with(|waiting| note(&mut waiting.peers, node, problem))
+    }
+
+    /// This stands between the node and one that asked it; `None`: nothing does. Returns true when that is news.
+    pub(crate) fn caller(&self, node: NodeId, problem: Option<String>) -> bool {
+        self.with(|waiting| note(&mut waiting.callers, node, problem))
     }
 
     /// The node waits for nothing any more.
@@ -40,17 +44,27 @@ impl Progress {
     /// In words; empty when the node waits for nothing.
     pub(crate) fn text(&self) -> String {
         self.with(|waiting| {
-            let peers: Vec<&str> = waiting.peers.values().map(String::as_str).collect();
-            match (waiting.step.is_empty(), peers.is_empty()) {
+            // Of one node once: what this node found itself says more.
+            let callers = waiting.callers.iter().filter(|(node, _)| !waiting.peers.contains_key(node));
+            let problems = waiting.peers.values().chain(callers.map(|(_, problem)| problem));
+            let problems: Vec<&str> = problems.map(String::as_str).collect();
+            match (waiting.step.is_empty(), problems.is_empty()) {
                 (true, true) => String::new(),
                 (false, true) => waiting.step.clone(),
-                (true, false) => peers.join("; "),
-                (false, false) => format!("{}: {}", waiting.step, peers.join("; ")),
+                (true, false) => problems.join("; "),
+                (false, false) => format!("{}: {}", waiting.step, problems.join("; ")),
             }
         })
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Waiting) -> T) -> T {
         f(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn note(problems: &mut BTreeMap<NodeId, String>, node: NodeId, problem: Option<String>) -> bool {
+    match problem {
+        Some(problem) => problems.insert(node, problem.clone()).as_ref() != Some(&problem),
+        None => problems.remove(&node).is_some(),
     }
 }

@@ -140,10 +140,12 @@ impl FormationRpc for FormationService {
         }
 
         let refusal = formation.inner.refusal(&formation.identity(), &caller);
-        if let Some((v1::FormationRefusal::OtherList, why)) = &refusal
-            && formation.inner.progress.peer(caller.node, Some(why.clone()))
+        // Said once while both go on asking.
+        let why = refusal.as_ref().map(|(_, why)| why.clone());
+        if formation.inner.progress.caller(caller.node, why.clone())
+            && let Some(why) = why
         {
-            tracing::warn!(peer = %caller.node, "{why}");
+            tracing::warn!(peer = %caller.node, address = caller.address, "{why}");
         }
         let (refusal, why) = refusal.unwrap_or_default();
         Ok(Response::new(v1::FormationHelloResponse {

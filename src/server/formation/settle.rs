@@ -34,7 +34,9 @@ impl Formation {
 
     async fn wait_to_be_added(&self) -> Belonging {
         let (node, address) = (self.inner.node, &self.inner.address);
-        self.inner.progress.step(format!("waits to be added: ringfence node add {}={address}", node.get()));
+        self.inner
+            .progress
+            .step(format!("waits to be added: ringfence cluster add-node {}={address}", node.get()));
         tracing::info!("waits to be added to a cluster as {node} at {address}");
         self.adopted().await
     }

@@ -25,12 +25,11 @@ impl Health {
     }
 
     /// The node cannot go on. It does not recover by itself, and only the first reason counts: what follows is its
-    /// consequence.
+    /// consequence. It is in the status for whoever runs the node, who logs it, or asked for it.
     pub(super) fn stop(&self, why: &str) {
         self.report.send_if_modified(|report| {
             let first = report.stopped.is_none();
             if first {
-                tracing::error!(why, "this node stops");
                 report.stopped = Some(why.to_string());
             }
             first

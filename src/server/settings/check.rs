@@ -53,7 +53,7 @@ impl Given {
             compaction: self.compaction()?,
             placing: self.placing(),
             request_timeout: Duration::from_secs(5),
-            log: self.log()?,
+            log: self.log_settings()?,
             warnings,
         })
     }
@@ -149,10 +149,10 @@ impl Given {
         }
     }
 
-    fn log(&self) -> Result<LogSettings, SettingsError> {
+    fn log_settings(&self) -> Result<LogSettings, SettingsError> {
         let default = LogSettings::default();
         Ok(LogSettings {
-            level: self.log_level.clone().unwrap_or(default.level),
+            filter: self.log.clone().unwrap_or(default.filter),
             format: self.log_format.as_deref().map_or(Ok(default.format), str::parse::<LogFormat>)?,
         })
     }

@@ -44,7 +44,7 @@ pub struct Given {
     /// A partition that an operator moved is not balanced away for so long, in milliseconds.
     pub cool_down_ms: Option<u64>,
     /// What is logged: a level, or a filter by module.
-    pub log_level: Option<String>,
+    pub log: Option<String>,
     /// `text` or `json`.
     pub log_format: Option<String>,
 }
@@ -81,7 +81,7 @@ impl Given {
             snapshot_keep_entries: self.snapshot_keep_entries.or(below.snapshot_keep_entries),
             settle_ms: self.settle_ms.or(below.settle_ms),
             cool_down_ms: self.cool_down_ms.or(below.cool_down_ms),
-            log_level: self.log_level.or(below.log_level),
+            log: self.log.or(below.log),
             log_format: self.log_format.or(below.log_format),
         }
     }

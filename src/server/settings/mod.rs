@@ -39,6 +39,10 @@ use std::time::Duration;
 /// The port that a coordinator listens on unless told otherwise.
 pub const DEFAULT_PORT: u16 = 7600;
 
+/// What is logged unless told otherwise. The consensus library reports every step of an election, and every message
+/// that a node which is down did not take; what of that concerns an operator the node says itself.
+pub const DEFAULT_LOG_FILTER: &str = "info,openraft=error";
+
 /// The settings of one node, fit to run.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -86,14 +90,14 @@ pub(crate) enum Membership {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// A level (`info`) or a filter by module (`info,ringfence_server::raft=debug`).
-    pub level: String,
+    pub filter: String,
     /// Lines for people, or JSON for machines.
     pub format: LogFormat,
 }
 
 impl Default for LogSettings {
     fn default() -> LogSettings {
-        LogSettings { level: "info".to_owned(), format: LogFormat::Text }
+        LogSettings { filter: DEFAULT_LOG_FILTER.to_owned(), format: LogFormat::Text }
     }
 }
 
