@@ -48,6 +48,8 @@ pub enum ErrorKind {
     Refused,
     /// A coordinator's answer makes no sense to this client. Nothing is known of the call's effect.
     Malformed,
+    /// A worker has ended without giving everything back. What is left goes to others when its lease has run out.
+    NotReleased,
 }
 
 impl ErrorKind {
@@ -71,6 +73,7 @@ impl ErrorKind {
             ErrorKind::WrongCluster => "wrong_cluster",
             ErrorKind::Refused => "refused",
             ErrorKind::Malformed => "malformed",
+            ErrorKind::NotReleased => "not_released",
         }
     }
 }
@@ -164,7 +167,8 @@ impl Error {
             | ErrorKind::UnsupportedProtocol
             | ErrorKind::WrongCluster
             | ErrorKind::Refused
-            | ErrorKind::Malformed => false,
+            | ErrorKind::Malformed
+            | ErrorKind::NotReleased => false,
         }
     }
 

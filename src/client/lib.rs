@@ -5,8 +5,46 @@
 //! refuses a token that is older than one it has seen. So an owner that was replaced cannot write, whatever its clock
 //! says. A resource that checks no token is not protected: there the lease is advice.
 //!
+//! ```no_run
+//! use ringfence::{Ownership, Worker, shutdown_signal};
+//! # use ringfence::FencingToken;
+//! # type Failure = Box<dyn std::error::Error + Send + Sync>;
+//! # struct Order;
+//! # struct Ledger;
+//! # impl Ledger {
+//! #     async fn open(_: &FencingToken) -> Result<Ledger, Failure> { Ok(Ledger) }
+//! #     async fn next_order(&mut self) -> Order { Order }
+//! #     async fn write(&mut self, _: &FencingToken, _: Order) -> Result<(), Failure> { Ok(()) }
+//! #     async fn flush(self) -> Result<(), Failure> { Ok(()) }
+//! # }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), ringfence::Error> {
+//!     let worker = Worker::builder("worker-1")
+//!         .coordinator("http://127.0.0.1:7600")
+//!         .own("orders", orders)
+//!         .join()
+//!         .await?;
+//!     worker.serve_until(shutdown_signal()).await
+//! }
+//!
+//! /// Owns one partition of `orders`, from its grant until it is wanted back.
+//! async fn orders(partition: Ownership) -> Result<(), Failure> {
+//!     let mut ledger = Ledger::open(partition.token()).await?; // raises the fence to this epoch, then reads
+//!     partition.ready().await?; // callers may come
+//!     while let Some(order) = partition.until_revoked(ledger.next_order()).await {
+//!         let stamp = partition.stamp()?; // when the operation starts
+//!         ledger.write(&stamp, order).await?; // refused by the storage when a newer owner has come
+//!     }
+//!     ledger.flush().await // and returning gives the partition back
+//! }
+//! ```
+//!
 //! | module | what it is |
 //! |---|---|
+//! | [`worker`] | joins, runs one task for each partition it is granted, gives them back |
+//! | [`ownership`] | one partition under one epoch: stamps, leased reads, when to stop |
+//! | [`testkit`] | ownerships for your own tests, without a coordinator |
 //! | [`router`] | maps key -> partition -> owner, for those who call the workers |
 //! | [`admin`] | what an operator asks of the cluster |
 //! | [`net`] | endpoints, and the connections to the coordinator |
@@ -15,13 +53,22 @@
 //!
 //! Every call has a deadline and ends with an [`Error`] that says what to do; [`Error::kind`] is for programs.
 
-#![forbid(unsafe_code)]
+// One module maps a page to notice a fork; see `fork`.
+#![deny(unsafe_code)]
 
 pub mod admin;
+mod clock;
 mod error;
+mod fork;
 pub mod net;
+pub mod ownership;
 pub mod router;
+pub mod testkit;
+pub mod worker;
 
 pub use error::{Error, ErrorKind};
+pub use fence::FencingToken;
+pub use ownership::{NotOwner, Ownership};
 pub use ringfence_core::ids;
 pub use ringfence_fence as fence;
+pub use worker::{Worker, shutdown_signal};

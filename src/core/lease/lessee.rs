@@ -161,7 +161,7 @@ impl<K: Clone + Ord> Lessee<K> {
     #[must_use = "a renewal that was taken has to be sent"]
     pub fn renew(&mut self, now: Instant, random: u32) -> Option<u64> {
         self.handle_timeout(now);
-        if !self.connection.up || now < self.connection.next_renewal || self.lease == Lease::Over {
+        if !self.renewal_due(now) {
             return None;
         }
         self.connection.next_renewal = self.timing.next_renewal(now, random);
@@ -173,11 +173,14 @@ impl<K: Clone + Ord> Lessee<K> {
         Some(self.connection.renewals)
     }
 
-    /// Lets a renewal pass that is due, because the process should not be renewed for: its lease runs down.
-    pub fn pass_renewal(&mut self, now: Instant, random: u32) {
-        if now >= self.connection.next_renewal {
-            self.connection.next_renewal = self.timing.next_renewal(now, random);
-        }
+    /// True when [`Lessee::renew`] has one to send.
+    pub fn renewal_due(&self, now: Instant) -> bool {
+        self.connection.up && now >= self.connection.next_renewal && self.lease != Lease::Over
+    }
+
+    /// Puts the renewal that is due off, because the process should not be renewed for now: its lease runs down.
+    pub fn defer_renewal(&mut self, to: Instant) {
+        self.connection.next_renewal = self.connection.next_renewal.max(to);
     }
 
     /// When the oldest renewal of this connection without an answer was sent. A silent connection is a dead one.
@@ -189,7 +192,8 @@ impl<K: Clone + Ord> Lessee<K> {
     pub fn acknowledge(&mut self, now: Instant, ack: Acknowledgement<K>) {
         self.handle_timeout(now);
         let Some(at) = self.unanswered.iter().position(|(number, _)| *number == ack.number) else { return };
-        let Some((_, sent)) = self.unanswered.remove(at) else { return };
+        // Those before it were sent earlier, and could extend nothing that this one does not.
+        let Some((_, sent)) = self.unanswered.drain(..=at).next_back() else { return };
         if self.lease == Lease::Over {
             return;
         }
@@ -252,6 +256,12 @@ impl<K: Clone + Ord> Lessee<K> {
     /// The coordinator has said, confirmed by a quorum, that the session has ended.
     pub fn session_ended(&mut self) {
         self.over(Loss::SessionEnded);
+    }
+
+    /// Somebody found the lease at its end and acted on it, before an acknowledgement that would have extended it
+    /// became visible to them. What was said stands: the lease is over.
+    pub fn expire(&mut self) {
+        self.over(Loss::Expired);
     }
 
     /// Time has passed.
@@ -406,7 +416,7 @@ impl<K: Clone + Ord> Lessee<K> {
         for Waiting { sent, connection, ack } in reached {
             // A drain of a partition that the picture has only now shown.
             self.bound(sent, &ack.drains);
-            let until = self.timing.deadline(sent, self.timing.ttl());
+            let until = self.timing.lease_from(sent);
             self.lease = match self.lease {
                 Lease::None => Lease::Until(until),
                 Lease::Until(earlier) => Lease::Until(earlier.max(until)),

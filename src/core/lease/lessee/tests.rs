@@ -1,7 +1,7 @@
-//! The lessee's rules as stories. `p..` tells a counterexample that a model found (`p03` is the third hole in the review
-//! of the protocol, `p00` a rule of its table): what one worker believed under the rule that was taken out, and what it
-//! believes now. Where a test names a moment at which "the coordinator grants", that is the earliest that the rules of
-//! the lessor allow.
+//! The lessee's rules as stories. `p..` tells a counterexample that a model found (`p03` is the third hole in the
+//! review of the protocol, `p00` a rule of its table): what one worker believed under the rule that was taken out,
+//! and what it believes now. Where a test names a moment at which "the coordinator grants", that is the earliest that
+//! the rules of the lessor allow.
 
 use super::*;
 use proptest::prelude::*;
@@ -204,6 +204,11 @@ fn an_acknowledgement_counts_for_the_renewal_it_names_and_once() {
     let second = worker.send(2_000);
     worker.acked(3_000, second, 10, &[]);
     assert_eq!(worker.0.lease_until(), Some(at(2_000 + LEASE_MS)));
+    assert_eq!(
+        worker.0.oldest_unanswered(),
+        None,
+        "an answer to a later one shows that the connection lives"
+    );
     // Overtaken, repeated, and never sent: none moves the deadline back or on.
     worker.acked(3_000, first, 10, &[]);
     worker.acked(4_000, second, 10, &[]);
@@ -261,10 +266,10 @@ fn f017_no_leader_is_not_a_loss() {
 }
 
 #[test]
-fn t36_a_renewal_that_is_passed_lets_the_lease_run_down() {
+fn t36_a_renewal_that_is_put_off_lets_the_lease_run_down() {
     let mut worker = Worker::holding();
     for now in (2_000..9_880).step_by(10) {
-        worker.0.pass_renewal(at(now), 0);
+        worker.0.defer_renewal(at(now + 50));
         assert_eq!(worker.0.renew(at(now), 0), None);
     }
     worker.time(LEASE_MS);

@@ -51,6 +51,11 @@ impl Timing {
         self.ttl / RENEWALS_PER_TTL
     }
 
+    /// The end of the lease that a renewal sent at `sent` is worth, by the holder's own clock.
+    pub fn lease_from(self, sent: Instant) -> Instant {
+        self.deadline(sent, self.ttl)
+    }
+
     /// When a holder stops believing, by its own clock: `sent + span * (1 - drift) - margin`, where `span` is what the
     /// coordinator gave when it answered. Counted from the *sending* of the question, because the coordinator began to
     /// count after that; the moment of the answer's arrival says nothing.

@@ -1,0 +1,111 @@
+//! The handle of a worker that has joined.
+
+use super::builder::Builder;
+use super::tasks::Registry;
+use crate::error::{Error, ErrorKind};
+use crate::ownership::Ownership;
+use ringfence_core::ids::{SessionId, WorkerId};
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What the handle wants of the keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Serve,
+    /// Revoke all, wait for every task, release, leave.
+    Leave,
+}
+
+/// How it ended; `None` before.
+pub(super) type Ending = Option<Result<(), Error>>;
+
+/// A worker that has joined: it is granted partitions, and runs your owner function for each.
+///
+/// It keeps the lease of all its partitions on a thread of its own, joins anew when a session was lost, and ends only
+/// when it is told to, or when going on makes no sense ([`Worker::serve_until`] says why).
+///
+/// **Dropping it** stops the renewals and nothing else: its tasks are revoked, and aborted when the lease runs out;
+/// their partitions go to others after that. To give them back at once use [`Worker::serve_until`] or
+/// [`Worker::leave`].
+#[must_use = "dropping a worker gives its partitions up; call `serve_until`"]
+pub struct Worker {
+    id: WorkerId,
+    registry: Arc<Registry>,
+    wish: watch::Sender<Wish>,
+    ending: watch::Receiver<Ending>,
+}
+
+impl Worker {
+    /// A worker of this stable name, such as its host or its pod. Two processes may not have one name at the same time.
+    pub fn builder(id: &str) -> Builder {
+        Builder::new(id)
+    }
+
+    pub(super) fn new(
+        id: WorkerId,
+        registry: Arc<Registry>,
+        wish: watch::Sender<Wish>,
+        ending: watch::Receiver<Ending>,
+    ) -> Worker {
+        Worker { id, registry, wish, ending }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &WorkerId {
+        &self.id
+    }
+
+    /// The session it has now; `None` between two. For display.
+    pub fn session(&self) -> Option<SessionId> {
+        self.registry.session()
+    }
+
+    /// What its owner functions hold now, in order. An ownership in it may end at any moment, like every other.
+    pub fn owned(&self) -> Vec<Ownership> {
+        self.registry.owned()
+    }
+
+    /// Serves until `signal` is done, then gives everything back: revokes all ownerships, waits for every owner
+    /// function to return, releases each partition as its own function returns, and leaves. It never waits for a TTL,
+    /// and the lease is renewed all the while. Owners that take longer than [`Builder::shutdown_limit`] are aborted.
+    ///
+    /// # Errors
+    /// Before the signal: [`ErrorKind::DuplicateIdentity`] when another process took the worker's name, or another
+    /// reason why a lost session cannot be followed by a new one. After it: [`ErrorKind::NotReleased`] when a task did
+    /// not end, or the session was lost meanwhile; the partitions named are left to the lease.
+    pub async fn serve_until(self, signal: impl Future) -> Result<(), Error> {
+        tokio::select! {
+            _ = signal => self.leave().await,
+            ended = ended(self.ending.clone()) => ended,
+        }
+    }
+
+    /// Gives everything back, now. See [`Worker::serve_until`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn leave(self) -> Result<(), Error> {
+        self.wish.send_replace(Wish::Leave);
+        ended(self.ending.clone()).await
+    }
+}
+
+async fn ended(mut ending: watch::Receiver<Ending>) -> Result<(), Error> {
+    match ending.wait_for(Option::is_some).await {
+        Ok(ended) => ended.clone().unwrap_or(Ok(())),
+        Err(_) => {
+            let message = "the worker's own thread ended unexpectedly; its partitions are left to the lease";
+            Err(Error::own(ErrorKind::NotReleased, message))
+        }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("id", &self.id)
+            .field("session", &self.session())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,261 @@
+//! The thread that keeps a worker's session: joins, and joins anew after a loss.
+
+use super::builder::Profile;
+use super::handle::{Ending, Wish, Worker};
+use super::host::Host;
+use super::life::{End, Life};
+use super::outbox::{Item, Outbox, Sent};
+use super::session::{Session, join};
+use super::tasks::{Registry, Tasks};
+use super::wire::Place;
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::net::{Backoff, Call, Coordinator, Effect, Route, worker};
+use crate::ownership::{Desk, Tenure, Why};
+use ringfence_api::v1::LeaveRequest;
+use ringfence_core::ids::{ClusterId, Epoch};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{sleep, timeout};
+
+/// How long a task that was aborted may take to end before it counts as stuck. An async task ends at its next `await`.
+pub(super) const ABORT_GRACE: Duration = Duration::from_secs(1);
+
+/// What lives as long as the worker, across its sessions.
+pub(super) struct Keeper {
+    pub(super) profile: Arc<Profile>,
+    pub(super) coordinator: Coordinator,
+    pub(super) clock: Clock,
+    pub(super) host: Host,
+    pub(super) tasks: Tasks,
+    pub(super) registry: Arc<Registry>,
+    /// Owners that said they are ready. Each ownership says it once, so what waits is bounded by what is owned.
+    pub(super) ready: mpsc::UnboundedReceiver<(Place, Epoch)>,
+    pub(super) desk: Arc<ReadyDesk>,
+    pub(super) wish: watch::Receiver<Wish>,
+}
+
+/// Where owners say that they are ready.
+pub(super) struct ReadyDesk(mpsc::UnboundedSender<(Place, Epoch)>);
+
+impl Desk for ReadyDesk {
+    fn say_ready(&self, tenure: &Tenure) {
+        let place = Place { keyspace: tenure.keyspace().clone(), partition: tenure.partition() };
+        // When the keeper has gone, the ownership has ended or ends with its lease; whoever waits learns it so.
+        let _ = self.0.send((place, tenure.token().epoch()));
+    }
+}
+
+/// A session that is over.
+pub(super) struct Lost {
+    pub(super) session: Session,
+    /// The coordinator has said so. Otherwise the lease ran out here, and the session may live on there.
+    pub(super) confirmed: bool,
+    /// Releases of what was held when the lease ran out.
+    pub(super) owed: Vec<Item>,
+}
+
+impl Keeper {
+    /// Joins, on a thread of its own; returns when the session is open.
+    pub(super) async fn start(
+        profile: Arc<Profile>,
+        coordinator: Coordinator,
+        clock: Clock,
+    ) -> Result<Worker, Error> {
+        let host = Host::new(Handle::current(), clock.clone(), profile.health.clone());
+        let registry = Arc::new(Registry::default());
+        let (wish, wishes) = watch::channel(Wish::Serve);
+        let (ended, ending) = watch::channel(None);
+        let (joined, answer) = oneshot::channel();
+        let (said, ready) = mpsc::unbounded_channel();
+        let keeper = Keeper {
+            profile: Arc::clone(&profile),
+            // A connection belongs to the runtime that made it.
+            coordinator: coordinator.with_own_connections(),
+            clock,
+            host,
+            tasks: Tasks::new(Arc::clone(&registry)),
+            registry: Arc::clone(&registry),
+            ready,
+            desk: Arc::new(ReadyDesk(said)),
+            wish: wishes,
+        };
+        let thread = std::thread::Builder::new().name("ringfence".to_owned());
+        let spawned =
+            thread.spawn(move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime.block_on(keeper.run(joined, &ended)),
+                Err(error) => drop(joined.send(Err(no_thread(&error)))),
+            });
+        spawned.map_err(|error| no_thread(&error))?;
+        match answer.await {
+            Ok(joined) => joined?,
+            Err(_) => {
+                return Err(Error::own(ErrorKind::NotReleased, "the worker's own thread ended unexpectedly"));
+            }
+        }
+        Ok(Worker::new(profile.id.clone(), registry, wish, ending))
+    }
+
+    async fn run(mut self, joined: oneshot::Sender<Result<(), Error>>, ended: &watch::Sender<Ending>) {
+        let session = match join(&self.profile, &self.coordinator, None, true).await {
+            Ok(session) => session,
+            Err(error) => return drop(joined.send(Err(error))),
+        };
+        self.registry.set_session(Some(session.id));
+        if joined.send(Ok(())).is_err() {
+            // Whoever joined has given up meanwhile.
+            let _ = self.leave(&session, Duration::from_secs(5)).await;
+            return;
+        }
+        let result = self.keep(session).await;
+        self.registry.set_session(None);
+        if let Err(error) = &result {
+            tracing::error!(worker = %self.profile.id, %error, "the worker has ended");
+        }
+        ended.send_replace(Some(result));
+    }
+
+    /// One session after the other.
+    async fn keep(&mut self, mut session: Session) -> Result<(), Error> {
+        loop {
+            tracing::info!(worker = %self.profile.id, session = %session.id, ttl = ?session.timing.ttl(), "joined");
+            self.registry.set_session(Some(session.id));
+            let lost = match Life::new(self, session).run().await {
+                End::Left(result) => return result,
+                End::Abandoned => return Ok(()),
+                End::Lost(lost) => lost,
+            };
+            self.registry.set_session(None);
+            let cluster = lost.session.cluster.clone();
+            self.bury(lost).await;
+            if !self.serves() {
+                return self.not_released("the session was lost while tasks were ending");
+            }
+            session = match self.rejoin(&cluster).await {
+                Some(result) => result?,
+                None => return Ok(()),
+            };
+        }
+    }
+
+    /// Ends what is left of a session that was lost: its tasks, which were aborted, and its record at the
+    /// coordinator, so that what can be released need not wait for a lease, and a rejoin never stands against a live
+    /// session.
+    async fn bury(&mut self, lost: Lost) {
+        // A task of an earlier session that is stuck must not hold this up longer than the grace.
+        let ending = async {
+            while self.tasks.running().len() > 0 {
+                self.tasks.next().await.tenure.end(Why::Expired);
+            }
+        };
+        let _ = timeout(ABORT_GRACE, ending).await;
+        if lost.confirmed || self.is_abandoned() {
+            return;
+        }
+        let Lost { session, owed, .. } = lost;
+        let owed: Vec<Item> =
+            owed.into_iter().filter(|item| !self.tasks.runs(&item.place, item.epoch)).collect();
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+        let mut told = owed.is_empty();
+        loop {
+            if !told {
+                told = self.tell(&session, owed.clone()).await;
+            }
+            let left = told && self.leave(&session, session.timing.ttl()).await.is_ok();
+            if left || !self.serves() || self.pause(backoff.wait()).await.is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Releases what a lost session held, as far as its tasks have ended. True when the coordinator knows.
+    async fn tell(&self, session: &Session, owed: Vec<Item>) -> bool {
+        let mut outbox = Outbox::new(self.coordinator.clone(), session);
+        owed.into_iter().for_each(|item| outbox.push(item));
+        while !outbox.is_empty() {
+            match outbox.next().await {
+                Sent::Known(_) => {}
+                Sent::SessionOver { .. } => return true,
+                Sent::Delayed => return false,
+            }
+        }
+        true
+    }
+
+    /// Joins anew, as long as it takes; `None` when the worker is not wanted any more.
+    async fn rejoin(&mut self, cluster: &ClusterId) -> Option<Result<Session, Error>> {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        while self.serves() {
+            let error = match join(&self.profile, &self.coordinator, Some(cluster), false).await {
+                Ok(session) => return Some(Ok(session)),
+                Err(error) => error,
+            };
+            let passes =
+                error.is_retryable() || matches!(error.kind(), ErrorKind::UnknownOutcome | ErrorKind::Limit);
+            if !passes {
+                return Some(Err(error));
+            }
+            tracing::warn!(%error, "no new session yet");
+            if self.pause(backoff.wait()).await.is_break() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Waits, unless the worker is not wanted any more.
+    async fn pause(&mut self, wait: Duration) -> std::ops::ControlFlow<()> {
+        tokio::select! {
+            () = sleep(wait) => std::ops::ControlFlow::Continue(()),
+            _ = self.wish.changed() => std::ops::ControlFlow::Break(()),
+        }
+    }
+
+    /// The worker is wanted: its handle is there and has not said otherwise.
+    pub(super) fn serves(&self) -> bool {
+        self.wish.has_changed().is_ok() && *self.wish.borrow() == Wish::Serve
+    }
+
+    /// The handle was dropped, or the runtime of the tasks is gone.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.host.is_gone() || (self.wish.has_changed().is_err() && *self.wish.borrow() == Wish::Serve)
+    }
+
+    /// Ends the session at the coordinator. A session that has ended already is left.
+    pub(super) async fn leave(&self, session: &Session, within: Duration) -> Result<(), Error> {
+        let request = LeaveRequest { session: session.id.get(), secret: session.secret.bytes().into() };
+        let call = Call::new(Route::Leader, Effect::Repeatable).within(within);
+        let answer = self
+            .coordinator
+            .call(call, |channel| {
+                let request = request.clone();
+                async move { worker(channel).leave(request).await }
+            })
+            .await;
+        match answer {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::SessionEnded | ErrorKind::WrongSecret) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The outcome of a shutdown that could not give everything back.
+    pub(super) fn not_released(&self, why: &str) -> Result<(), Error> {
+        const SHOWN: usize = 8;
+        let stuck: Vec<String> = self.tasks.running().take(SHOWN).map(ToString::to_string).collect();
+        let more = self.tasks.running().len() - stuck.len();
+        let mut message =
+            format!("{why}; what was not released is left to the lease and goes to others after it");
+        if !stuck.is_empty() {
+            message.push_str(&format!(" (tasks that did not end: {}", stuck.join(", ")));
+            message.push_str(&if more > 0 { format!(" and {more} more)") } else { ")".to_owned() });
+        }
+        Err(Error::own(ErrorKind::NotReleased, message))
+    }
+}
+
+fn no_thread(error: &std::io::Error) -> Error {
+    Error::own(ErrorKind::Refused, format!("the thread that renews the lease could not be started: {error}"))
+}

@@ -1,0 +1,67 @@
+//! The owner function of a keyspace.
+
+use crate::fence::{DeclaredFence, Fence, FencingToken};
+use crate::ownership::Ownership;
+use futures_util::future::BoxFuture;
+use ringfence_core::ids::KeyspaceName;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait before a fence that was busy, or whose storage failed, is raised again. A raise is idempotent.
+const RAISE_AGAIN: Duration = Duration::from_millis(100);
+
+/// One keyspace that a worker serves: its fences, and the function that owns a partition.
+#[derive(Clone)]
+pub(super) struct Owner {
+    pub(super) keyspace: KeyspaceName,
+    fences: Arc<[DeclaredFence]>,
+    function: Arc<dyn Fn(Ownership) -> BoxFuture<'static, Result<(), String>> + Send + Sync>,
+}
+
+impl Owner {
+    pub(super) fn new<F, Fut, E>(keyspace: KeyspaceName, fences: Vec<DeclaredFence>, function: F) -> Owner
+    where
+        F: Fn(Ownership) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Display,
+    {
+        let function = move |ownership| -> BoxFuture<'static, Result<(), String>> {
+            let task = function(ownership);
+            // The alternate form: error types that have one show their causes with it.
+            Box::pin(async move { task.await.map_err(|error| format!("{error:#}")) })
+        };
+        Owner { keyspace, fences: fences.into(), function: Arc::new(function) }
+    }
+
+    /// Raises every declared fence to this epoch, one after the other.
+    ///
+    /// All of them before any state is read: with two storages, an owner that raised and read the first while the
+    /// second was open would read what its predecessor still builds on.
+    pub(super) async fn raise(&self, token: &FencingToken) -> Result<(), String> {
+        for fence in &*self.fences {
+            loop {
+                match fence.raise(token).await {
+                    Ok(()) => break,
+                    Err(error) if !error.is_refusal() && self.may_pass(&error) => {
+                        tracing::warn!(token = %token.short(), fence = fence.name(), %error, "raising the fence again");
+                        tokio::time::sleep(RAISE_AGAIN).await;
+                    }
+                    Err(error) => return Err(format!("raising fence {}: {error}", fence.name())),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the storage could not do now it may do in a moment; what stands wrong in it stays so.
+    fn may_pass(&self, error: &crate::fence::FenceError) -> bool {
+        use crate::fence::FenceErrorKind;
+        matches!(error.kind(), FenceErrorKind::Busy | FenceErrorKind::Store)
+    }
+
+    /// The owner's task.
+    pub(super) fn run(&self, ownership: Ownership) -> BoxFuture<'static, Result<(), String>> {
+        (self.function)(ownership)
+    }
+}

@@ -1,0 +1,331 @@
+//! What is a loss, what is none, and what comes after one.
+
+use super::*;
+use crate::clock::Clock;
+use crate::error::ErrorKind;
+use crate::ownership::Why;
+use ringfence_api::Failure;
+use ringfence_api::convert::{NodeAddress, SessionEnd};
+use ringfence_api::v1::{self, attach_response::Message};
+use ringfence_core::ids::NodeId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+#[tokio::test]
+async fn f026_every_way_a_stream_can_end_is_a_reconnect() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let ownership = given.next().await;
+    let this_node = fake.url.trim_start_matches("http://").to_owned();
+    let leader = NodeAddress { node: NodeId::new(2).unwrap(), address: this_node };
+    for why in [
+        None,
+        Some(Failure::unavailable("stopping")),
+        Some(Failure::no_leader()),
+        Some(Failure::not_leader(Some(leader))),
+        Some(Failure::refused("something new")),
+    ] {
+        let attached = fake.world().attached;
+        fake.close_streams(why);
+        fake.until("attached again", |world| world.attached > attached).await;
+    }
+    let renewals = fake.world().renewals;
+    fake.until("renewed", |world| world.renewals > renewals).await;
+    assert!(ownership.is_valid() && !ownership.is_revoked());
+    given.nothing_for(Duration::from_millis(20)).await;
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn f022_an_owner_keeps_its_partition_for_many_ttls_through_failures() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let ownership = given.next().await;
+    for _ in 0..3 {
+        // A renewal goes unanswered, as in an election, and then all is well again.
+        let renewals = fake.world().renewals;
+        fake.world().answering = false;
+        fake.until("a renewal is lost", |world| world.renewals > renewals).await;
+        fake.world().answering = true;
+        let renewals = fake.world().renewals;
+        fake.until("renewed for a ttl", |world| world.renewals >= renewals + 6).await;
+        assert!(ownership.is_valid());
+    }
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn f026_a_session_that_ended_is_lost_once_and_followed_by_a_new_one() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let first = given.next().await;
+    fake.end_session(SessionEnd::Expired);
+    assert_eq!(first.lost().await.why(), Why::SessionEnded);
+    assert_eq!(first.stamp().unwrap_err().why(), Why::SessionEnded);
+
+    fake.until("a new session", |world| world.attached == 2).await;
+    {
+        let world = fake.world();
+        let (old, new) = (&world.joins[0], &world.joins[1]);
+        assert!(!new.replace, "a rejoin never replaces a live session");
+        assert!(old.nonce != new.nonce && old.secret_sha256 != new.secret_sha256);
+        assert_eq!(new.cluster, "test");
+        assert_eq!(world.left, [], "a session that ended is not left");
+    }
+    fake.grant(3);
+    let second = given.next().await;
+    assert_eq!((second.epoch().get(), second.session() == first.session()), (2, false));
+    // The new session has renewals of its own.
+    let renewals = fake.world().renewals;
+    fake.until("renewed for two ttls", |world| world.renewals > renewals + 12).await;
+    assert!(second.is_valid() && !first.is_valid());
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn f010_the_local_deadline_fires_when_nothing_is_heard_and_no_error_arrives() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = stubborn();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let ownership = given.next().await;
+    let session = fake.session();
+    let silent_since = Instant::now();
+    fake.world().answering = false;
+    assert_eq!(ownership.lost().await.why(), Why::Expired);
+    assert!(silent_since.elapsed() < TTL, "before the coordinator may grant to another");
+    assert!(fake.world().attached > 1, "a silent connection was given up and another tried");
+    assert!(ownership.read(|| 1).is_err());
+
+    // The session lives on there: what was held is released, since its task has ended, and the session is left.
+    fake.world().answering = true;
+    fake.until("a new session", |world| world.joins.len() == 2).await;
+    assert_eq!(fake.world().said("released 3@1"), 1);
+    assert_eq!(Some(fake.world().left[0]), session);
+    fake.grant(3);
+    assert_eq!(given.next().await.epoch().get(), 2);
+    drop(worker);
+}
+
+#[tokio::test]
+async fn f036_f016_after_a_suspend_the_very_next_call_refuses() {
+    let fake = Fake::start(TTL).await;
+    let shift = Arc::new(AtomicU64::new(0));
+    let clock = Clock::Shifted(Arc::clone(&shift));
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).clock(clock.clone()).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let ownership = given.next().await;
+    assert!(ownership.read(|| "v1").is_ok());
+    // The monotonic clock, and with it every timer, has not moved.
+    clock.advance(Duration::from_secs(600));
+    assert_eq!(ownership.read(|| "v1").unwrap_err().why(), Why::Expired);
+    assert_eq!(ownership.lost().await.why(), Why::Expired);
+    fake.until("a new session", |world| world.joins.len() == 2).await;
+    drop(worker);
+}
+
+#[tokio::test]
+async fn f053_away_and_back_is_a_loss_and_a_new_ownership() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let first = given.next().await;
+    let begun = first.stamp().unwrap();
+    fake.away_and_back(3);
+    let second = given.next().await;
+    assert_eq!(first.lost().await.why(), Why::Taken);
+    assert_eq!((begun.epoch().get(), second.epoch().get()), (1, 3));
+    assert!(first.stamp().is_err() && second.stamp().is_ok());
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f044_f052_two_tasks_of_one_partition_never_run_at_once() {
+    let fake = Fake::start(TTL).await;
+    let running = Arc::new(AtomicUsize::new(0));
+    let (give, given) = mpsc::unbounded_channel();
+    let owner = {
+        let running = Arc::clone(&running);
+        move |ownership: Ownership| {
+            let (running, give) = (Arc::clone(&running), give.clone());
+            async move {
+                assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0);
+                let _ = give.send(ownership.clone());
+                if ownership.epoch().get() == 1 {
+                    // A store call that blocks and knows no cancellation.
+                    std::thread::sleep(TTL / 2);
+                } else {
+                    ownership.revoked().await;
+                }
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok::<(), Infallible>(())
+            }
+        }
+    };
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let mut given = Given(given);
+    let first = given.next().await;
+    fake.away_and_back(3);
+    assert_eq!(first.lost().await.why(), Why::Taken);
+    assert_eq!(running.load(Ordering::SeqCst), 1, "the first is stuck, and the second waits");
+    let second = given.next().await;
+    assert_eq!(second.epoch().get(), 3);
+    assert!(second.is_valid() && !first.is_valid());
+    worker.leave().await.unwrap();
+    let world = fake.world();
+    assert_eq!(
+        world.said("released 3@1") + world.said("returned 3@1"),
+        0,
+        "what was taken is not given back"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f044_a_partition_whose_earlier_task_is_stuck_goes_to_another_worker() {
+    let fake = Fake::start(TTL).await;
+    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = Arc::new(std::sync::Mutex::new(blocked));
+    let (give, given) = mpsc::unbounded_channel();
+    let owner = move |ownership: Ownership| {
+        let (give, blocked) = (give.clone(), Arc::clone(&blocked));
+        async move {
+            let _ = give.send(ownership);
+            let _ = blocked.lock().unwrap().recv();
+            Ok::<(), Infallible>(())
+        }
+    };
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    Given(given).next().await;
+    fake.away_and_back(3);
+    fake.heard("failed (the task of epoch 1 has not ended on this worker) 3@3").await;
+    drop(unblock);
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn f065_nothing_starts_before_a_renewal_is_acknowledged() {
+    let fake = Fake::start(TTL).await;
+    fake.world().answering = false;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.until("attached", |world| world.attached == 1).await;
+    fake.grant(3);
+    fake.until("asked in vain", |world| world.renewals >= 3).await;
+    given.nothing_for(Duration::from_millis(20)).await;
+    fake.world().answering = true;
+    assert!(given.next().await.is_valid());
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn p03_an_acknowledgement_that_names_what_was_not_told_extends_nothing() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let ownership = given.next().await;
+    // From now on the coordinator forgets to say what it acknowledges.
+    fake.world().answering = false;
+    for number in 1..40 {
+        let ahead = v1::Acknowledgement { number, revision: 1_000, drains: Vec::new() };
+        fake.push(Message::Acknowledgement(ahead));
+        if timeout(TTL / 10, ownership.lost()).await.is_ok() {
+            break;
+        }
+    }
+    assert_eq!(ownership.stamp().unwrap_err().why(), Why::Expired);
+    drop(worker);
+}
+
+#[tokio::test]
+async fn f035_a_message_that_makes_no_sense_costs_a_connection_and_no_partition() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let ownership = given.next().await;
+    let held = vec![v1::Held { keyspace: "nobody".to_owned(), epoch: 1, ..Default::default() }];
+    fake.push(Message::Assignment(v1::Assignment { revision: 50, held, ..Default::default() }));
+    fake.until("attached again", |world| world.attached == 2).await;
+    assert!(ownership.is_valid());
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn by_fence_without_a_connection_it_pauses_and_goes_on_when_confirmed() {
+    let fake = Fake::start(Duration::from_secs(6)).await;
+    fake.world().takeover = v1::Takeover::Fence;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let ownership = given.next().await;
+    fake.world().answering = false;
+    fake.close_streams(None);
+    let paused = async {
+        loop {
+            match ownership.stamp() {
+                Ok(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                Err(pause) => return pause,
+            }
+        }
+    };
+    let pause = timeout(PATIENCE, paused).await.unwrap();
+    assert!(pause.why() == Why::Disconnected && !pause.is_final());
+    fake.world().answering = true;
+    let resumed = async {
+        while !ownership.is_valid() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, resumed).await.unwrap();
+    assert_eq!(ownership.epoch().get(), 1);
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn f059_a_live_process_of_the_same_name_is_fatal_and_both_addresses_are_said() {
+    let fake = Fake::start(TTL).await;
+    fake.world().duplicate = true;
+    let error = worker(&fake).own("orders", polite().0).join().await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DuplicateIdentity);
+    assert_eq!(error.identities(), Some(("10.0.0.1:1", "10.0.0.2:1")));
+
+    // The other way round: another process came, and this one was replaced.
+    fake.world().duplicate = false;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let ownership = given.next().await;
+    let serving = tokio::spawn(worker.serve_until(std::future::pending::<()>()));
+    fake.world().duplicate = true;
+    fake.end_session(SessionEnd::Replaced);
+    let error = timeout(PATIENCE, serving).await.unwrap().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DuplicateIdentity);
+    assert_eq!(ownership.stamp().unwrap_err().why(), Why::SessionEnded);
+    assert_eq!(fake.world().joins.len(), 3, "it does not flap");
+}
+
+#[tokio::test]
+async fn a_session_lost_while_leaving_is_an_error_and_no_rejoin() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = stubborn();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    given.next().await;
+    let leaving = tokio::spawn(worker.leave());
+    fake.heard("withdraw").await;
+    fake.end_session(SessionEnd::Expired);
+    let error = timeout(PATIENCE, leaving).await.unwrap().unwrap().unwrap_err();
+    assert_eq!((error.kind(), fake.world().joins.len()), (ErrorKind::NotReleased, 1));
+}

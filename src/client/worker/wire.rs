@@ -1,0 +1,141 @@
+//! The coordinator's messages in the lessee's terms.
+//!
+//! Everything is checked here; what makes no sense is an error that names the field, and no message makes it panic.
+
+use ringfence_api::convert::{InvalidField, Keyspace};
+use ringfence_api::v1;
+use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, Scope};
+use ringfence_core::lease::lessee::{Acknowledgement, Assignment, DrainLeft, Gone, Held};
+use ringfence_core::state::Takeover;
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+/// One partition, by the names that a worker knows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place {
+    pub(super) keyspace: KeyspaceName,
+    pub(super) partition: PartitionId,
+}
+
+impl Place {
+    pub(super) fn scope(&self) -> Scope {
+        Scope::Partition(self.keyspace.clone(), self.partition)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.keyspace, self.partition.get())
+    }
+}
+
+/// The keyspaces that a session joined: their names, which are shared rather than copied a thousand times, and how each
+/// is taken over.
+pub(super) type Keyspaces = HashMap<String, (KeyspaceName, Takeover)>;
+
+pub(super) fn keyspaces(wire: Vec<v1::Keyspace>) -> Result<Keyspaces, InvalidField> {
+    let mut all = Keyspaces::new();
+    for (at, keyspace) in wire.into_iter().enumerate() {
+        let keyspace = Keyspace::try_from(keyspace).map_err(|e| e.at("keyspaces", at))?;
+        all.insert(keyspace.name.to_string(), (keyspace.name, keyspace.policy.takeover()));
+    }
+    Ok(all)
+}
+
+pub(super) fn assignment(
+    wire: v1::Assignment,
+    keyspaces: &Keyspaces,
+) -> Result<Assignment<Place>, InvalidField> {
+    let held = wire.held.iter().enumerate().map(|(at, held)| {
+        let (key, takeover) =
+            place(keyspaces, &held.keyspace, held.partition).map_err(|e| e.at("held", at))?;
+        let epoch = epoch(held.epoch).map_err(|e| e.at("held", at))?;
+        Ok(Held { key, epoch, draining: held.draining, takeover })
+    });
+    let gone = wire.gone.iter().enumerate().map(|(at, gone)| {
+        let (key, _) = place(keyspaces, &gone.keyspace, gone.partition).map_err(|e| e.at("gone", at))?;
+        Ok(Gone { key, epoch: epoch(gone.epoch).map_err(|e| e.at("gone", at))? })
+    });
+    Ok(Assignment {
+        revision: LogIndex::new(wire.revision),
+        complete: wire.complete,
+        more: wire.more,
+        held: held.collect::<Result<_, InvalidField>>()?,
+        gone: gone.collect::<Result<_, InvalidField>>()?,
+    })
+}
+
+pub(super) fn acknowledgement(
+    wire: v1::Acknowledgement,
+    keyspaces: &Keyspaces,
+) -> Result<Acknowledgement<Place>, InvalidField> {
+    let drains = wire.drains.iter().enumerate().map(|(at, drain)| {
+        let (key, _) = place(keyspaces, &drain.keyspace, drain.partition).map_err(|e| e.at("drains", at))?;
+        let epoch = epoch(drain.epoch).map_err(|e| e.at("drains", at))?;
+        Ok(DrainLeft { key, epoch, left: Duration::from_millis(drain.left_ms) })
+    });
+    Ok(Acknowledgement {
+        number: wire.number,
+        revision: LogIndex::new(wire.revision),
+        drains: drains.collect::<Result<_, InvalidField>>()?,
+    })
+}
+
+fn place(keyspaces: &Keyspaces, keyspace: &str, partition: u32) -> Result<(Place, Takeover), InvalidField> {
+    let (name, takeover) = keyspaces.get(keyspace).ok_or_else(|| {
+        InvalidField::new("keyspace", format!("{keyspace} is none of those that this session joined"))
+    })?;
+    Ok((Place { keyspace: name.clone(), partition: PartitionId::new(partition) }, *takeover))
+}
+
+fn epoch(number: u64) -> Result<Epoch, InvalidField> {
+    Epoch::new(number).map_err(|why| InvalidField::new("epoch", why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined() -> Keyspaces {
+        let orders = KeyspaceName::new("orders").unwrap();
+        Keyspaces::from([("orders".to_owned(), (orders, Takeover::Fence))])
+    }
+
+    fn held(keyspace: &str, epoch: u64) -> v1::Held {
+        v1::Held { keyspace: keyspace.to_owned(), partition: 17, epoch, ready: false, draining: true }
+    }
+
+    #[test]
+    fn a_picture_arrives_as_it_was_sent() {
+        let wire = v1::Assignment {
+            revision: 9,
+            complete: true,
+            held: vec![held("orders", 4)],
+            ..Default::default()
+        };
+        let picture = assignment(wire, &joined()).unwrap();
+        assert_eq!((picture.revision.get(), picture.complete, picture.more), (9, true, false));
+        assert_eq!(picture.held[0].key.to_string(), "orders/17");
+        assert!(picture.held[0].draining && picture.held[0].takeover == Takeover::Fence);
+    }
+
+    #[test]
+    fn f096_a_message_that_makes_no_sense_names_the_field_and_does_not_panic() {
+        for (bad, field) in [(held("other", 4), "held[0].keyspace"), (held("orders", 0), "held[0].epoch")] {
+            let wire = v1::Assignment { held: vec![bad], ..Default::default() };
+            assert_eq!(assignment(wire, &joined()).unwrap_err().field(), field);
+        }
+        let drain = v1::DrainLeft { keyspace: "orders".to_owned(), epoch: 1 << 60, ..Default::default() };
+        let wire = v1::Acknowledgement { drains: vec![drain], ..Default::default() };
+        assert_eq!(acknowledgement(wire, &joined()).unwrap_err().field(), "drains[0].epoch");
+        let endless = v1::DrainLeft {
+            keyspace: "orders".to_owned(),
+            epoch: 1,
+            left_ms: u64::MAX,
+            ..Default::default()
+        };
+        let wire = v1::Acknowledgement { drains: vec![endless], ..Default::default() };
+        assert!(acknowledgement(wire, &joined()).is_ok());
+    }
+}
