@@ -4,6 +4,7 @@
 //! time it is; it answers with entries to propose. It proposes nothing itself and remembers nothing that its successor
 //! would need: whatever it forgets at the end of its term a new leader finds in the state, and counts in full.
 
+mod picture;
 mod placing;
 mod presence;
 mod release;
@@ -12,6 +13,7 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
+pub use picture::Outlook;
 pub use placing::{Placing, Settings};
 pub use presence::{GRACE, Presence};
 pub use release::release;
@@ -21,7 +23,7 @@ use crate::ids::{PartitionKey, SessionId, Term};
 use crate::lease::Lessor;
 use crate::state::{Command, Event, State, Takeover};
 use crate::time::Instant;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most commands of one log entry: it keeps an entry well below the limit of a message.
 pub const MAX_COMMANDS: usize = 1_000;
@@ -37,6 +39,8 @@ pub struct Leadership {
     pub presence: Presence,
     /// What goes where.
     pub placing: Placing,
+    /// Who was without a connection at the last look.
+    absent: BTreeSet<SessionId>,
 }
 
 impl Leadership {
@@ -45,7 +49,8 @@ impl Leadership {
     pub fn new(term: Term, now: Instant, state: &State, settings: Settings) -> Leadership {
         let lessor = Lessor::new(term, now, state);
         let timers = Timers::new(now, state, &lessor);
-        Leadership { lessor, timers, presence: Presence::new(now), placing: Placing::new(now, settings) }
+        let (presence, placing) = (Presence::new(now), Placing::new(now, settings));
+        Leadership { lessor, timers, presence, placing, absent: BTreeSet::new() }
     }
 
     /// The term it belongs to.
@@ -59,6 +64,13 @@ impl Leadership {
             self.lessor.observe(event, now, state);
             match event {
                 Event::Partition { key, .. } => self.timers.observe(*key, now, state, &self.lessor),
+                Event::KeyspaceDeleted(id, _) => self.timers.keyspace_deleted(*id),
+                // One created again under a name that was used before begins by cooling.
+                Event::Keyspace(id) => {
+                    for key in state.keyspace(*id).into_iter().flat_map(crate::state::Keyspace::keys) {
+                        self.timers.observe(key, now, state, &self.lessor);
+                    }
+                }
                 Event::Ended { session, .. } => self.presence.ended(*session),
                 _ => {}
             }
@@ -66,7 +78,10 @@ impl Leadership {
         }
     }
 
-    /// What to propose now, as entries that each make sense alone. Ask again when they were applied, or refused.
+    /// What to propose now, as entries that each make sense alone.
+    ///
+    /// They are to be handed to the log in this order, before what the next call returns, and for this term only. Ask
+    /// again when they were applied or refused, or when their fate is unknown: what did not take effect comes again.
     pub fn due(&mut self, now: Instant, state: &State) -> Vec<Vec<Command>> {
         let mut entries = Vec::new();
         let leases = self.lessor.due(now, state);
@@ -76,46 +91,62 @@ impl Leadership {
         if !leases.clear.is_empty() {
             entries.push(vec![Command::Clear { sessions: leases.clear }]);
         }
+        let gone = self.presence.gone(now, state);
+        let absent = self.presence.absent(now);
+        if !self.absent.is_subset(&absent) {
+            self.placing.somebody_is_back();
+        }
+        self.absent = absent;
 
-        // What these commands vacate is granted on in the same entry, as far as the size of an entry allows.
-        let mut expiring = BTreeSet::new();
-        let mut endings: Vec<Ending> = Vec::new();
+        let expiring: BTreeSet<SessionId> = leases.expire.iter().map(|(session, _)| *session).collect();
+        let mut endings = Endings::default();
         for (session, suspicion) in leases.expire {
-            expiring.insert(session);
-            let frees =
-                state.session(session).map(|s| s.holds().iter().copied().collect()).unwrap_or_default();
-            endings.push(Ending { command: Command::Expire { session, suspicion }, frees });
+            let holds = state.session(session).into_iter().flat_map(crate::state::Session::holds);
+            endings.add(Command::Expire { session, suspicion }, holds.copied().collect());
         }
         for command in self.timers.due(now, state) {
-            if let Command::DrainOver { partition, .. } | Command::EndCooling { partition, .. } = &command {
-                let frees = vec![*partition];
-                endings.push(Ending { command, frees });
+            if let Command::DrainOver { partition, .. } | Command::EndCooling { partition, .. } = command {
+                endings.add(command, vec![partition]);
             }
         }
-        endings.extend(self.seizures(now, state, &expiring));
+        for id in gone.into_iter().filter(|id| !expiring.contains(id)) {
+            seize(state, id, &mut endings);
+        }
 
-        let freed: BTreeSet<PartitionKey> = endings.iter().flat_map(|e| e.frees.iter().copied()).collect();
-        let grants = self.placing.grants(now, state, &expiring, &freed);
-        entries.extend(pack(endings, grants));
-        entries.extend(self.placing.moves(now, state));
+        let outlook = Outlook { absent: &self.absent, expiring: &expiring, freed: &endings.freed };
+        let grants = self.placing.grants(now, state, outlook);
+        entries.extend(pack(endings.list, grants));
+        entries.extend(self.placing.moves(now, state, &self.absent));
         entries
     }
+}
 
-    fn seizures(&mut self, now: Instant, state: &State, expiring: &BTreeSet<SessionId>) -> Vec<Ending> {
-        let mut seizures = Vec::new();
-        for id in self.presence.gone(now, state) {
-            let Some(session) = state.session(id).filter(|_| !expiring.contains(&id)) else { continue };
-            for key in session.holds() {
-                let by_fence =
-                    state.keyspace(key.keyspace).is_some_and(|k| k.policy().takeover() == Takeover::Fence);
-                let epoch = state.partition(*key).and_then(crate::state::Partition::epoch);
-                if let (true, Some(epoch)) = (by_fence, epoch) {
-                    let command = Command::Seize { partition: *key, epoch, session: id };
-                    seizures.push(Ending { command, frees: vec![*key] });
-                }
-            }
+/// Takes from a session whose connection is lost what keyspaces that take over by fence have given it.
+fn seize(state: &State, id: SessionId, endings: &mut Endings) {
+    for key in state.session(id).into_iter().flat_map(crate::state::Session::holds) {
+        let takeover = state.keyspace(key.keyspace).map(|keyspace| keyspace.policy().takeover());
+        let epoch = state.partition(*key).and_then(crate::state::Partition::epoch);
+        if let (Some(Takeover::Fence), Some(epoch)) = (takeover, epoch) {
+            endings.add(Command::Seize { partition: *key, epoch, session: id }, vec![*key]);
         }
-        seizures
+    }
+}
+
+/// Commands that free partitions, each partition once: the second of two that take the same one would be refused, and
+/// would take its entry with it.
+#[derive(Debug, Default)]
+struct Endings {
+    list: Vec<Ending>,
+    freed: BTreeSet<PartitionKey>,
+}
+
+impl Endings {
+    fn add(&mut self, command: Command, frees: Vec<PartitionKey>) {
+        if frees.iter().any(|key| self.freed.contains(key)) {
+            return;
+        }
+        self.freed.extend(&frees);
+        self.list.push(Ending { command, frees });
     }
 }
 
@@ -128,10 +159,7 @@ struct Ending {
 
 /// Puts each command that frees partitions into one entry with the grants that follow from it, and cuts where the entry
 /// would become too large. An entry that was cut makes sense alone: what it leaves vacant the next one grants.
-fn pack(
-    endings: Vec<Ending>,
-    mut grants: std::collections::BTreeMap<PartitionKey, Command>,
-) -> Vec<Vec<Command>> {
+fn pack(endings: Vec<Ending>, mut grants: BTreeMap<PartitionKey, Command>) -> Vec<Vec<Command>> {
     let mut entries = Vec::new();
     let mut entry = Vec::new();
     for ending in endings {

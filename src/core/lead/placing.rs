@@ -3,14 +3,26 @@
 //! Vacant partitions are granted at once. Balancing waits until membership has settled, and runs within the budget of
 //! the keyspace: a move is in flight until its new owner is ready. When many sessions ended together, repairs go on at
 //! that budget too (the brake): it was probably not they who were ill.
+//!
+//! What is handed out may be refused, or lost on its way to the log. So a keyspace in which something was handed out is
+//! looked at again until a look finds nothing to do; only then does it wait for an event.
 
 use super::MAX_COMMANDS;
+use super::picture::{Outlook, Picture, Spots, contains_vacant};
 use crate::ids::{KeyspaceId, PartitionKey, SessionId, WorkerId};
-use crate::placement::{Candidate, PartitionKeys, PlanError, Reason, Ring, Spot, View, WorkerIx, plan};
-use crate::state::{Command, EndReason, Event, GrantReason, Keyspace, Partition, Phase, Session, State};
+use crate::placement::{PartitionKeys, PlanError, PlannedMove, Reason, Ring, Spot, View, plan};
+use crate::state::{Command, EndReason, Event, GrantReason, Partition, Session, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+
+/// Under the brake, and with the budget used up, one partition is repaired this often all the same: an owner that never
+/// gets ready must not stop the repairs of all others.
+const BRAKE_PACE: Duration = Duration::from_millis(100);
+/// A keyspace that could not be planned is tried again this often.
+const ERROR_PACE: Duration = Duration::from_secs(1);
+/// Members that come and go without a pause hold balancing up for this many settle delays.
+const MAX_UNSETTLED: u32 = 10;
 
 /// How a leader paces its moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,16 +45,20 @@ impl Default for Settings {
 pub struct Placing {
     settings: Settings,
     settled_from: Instant,
+    /// The first change of members since balancing last looked.
+    unsettled_from: Instant,
     /// Keyspaces in which something may be vacant.
-    vacant: BTreeSet<KeyspaceId>,
+    vacant: Agenda,
     /// Keyspaces that may be out of balance.
-    unbalanced: BTreeSet<KeyspaceId>,
+    unbalanced: Agenda,
     /// Partitions whose task returned by itself, and since when: the same worker gets one again only after a back-off.
     resting: BTreeMap<PartitionKey, Instant>,
     /// Partitions that an operator moved, and when.
     moved: BTreeMap<PartitionKey, Instant>,
     /// When leases ran out, for the brake.
     expired: VecDeque<Instant>,
+    /// When the brake next lets a partition through above the budget.
+    brake_opens: Instant,
     rings: BTreeMap<KeyspaceId, (Ring, PartitionKeys)>,
     /// The first look at every keyspace is still to come.
     fresh: bool,
@@ -50,17 +66,25 @@ pub struct Placing {
     errors: BTreeMap<KeyspaceId, PlanError>,
 }
 
-/// One keyspace, with its workers in the planner's order.
-struct Picture<'a> {
-    keyspace: &'a Keyspace,
-    sessions: Vec<&'a Session>,
-    candidates: Vec<Candidate>,
-}
+/// Keyspaces to look at, and from when on.
+#[derive(Clone, Debug, Default)]
+struct Agenda(BTreeMap<KeyspaceId, Instant>);
 
-/// What is about to change and not applied yet.
-struct Pending<'a> {
-    expiring: &'a BTreeSet<SessionId>,
-    freed: &'a BTreeSet<PartitionKey>,
+impl Agenda {
+    fn add(&mut self, keyspace: KeyspaceId, from: Instant) {
+        let when = self.0.entry(keyspace).or_insert(from);
+        *when = from.min(*when);
+    }
+
+    fn remove(&mut self, keyspace: KeyspaceId) {
+        self.0.remove(&keyspace);
+    }
+
+    fn take(&mut self, now: Instant) -> BTreeSet<KeyspaceId> {
+        let due = self.0.iter().filter(|(_, from)| now >= **from).map(|(id, _)| *id).collect();
+        self.0.retain(|_, from| now < *from);
+        due
+    }
 }
 
 impl Placing {
@@ -69,11 +93,13 @@ impl Placing {
         Placing {
             settings,
             settled_from: now,
-            vacant: BTreeSet::new(),
-            unbalanced: BTreeSet::new(),
+            unsettled_from: now,
+            vacant: Agenda::default(),
+            unbalanced: Agenda::default(),
             resting: BTreeMap::new(),
             moved: BTreeMap::new(),
             expired: VecDeque::new(),
+            brake_opens: now,
             rings: BTreeMap::new(),
             fresh: true,
             errors: BTreeMap::new(),
@@ -84,8 +110,10 @@ impl Placing {
     pub fn observe(&mut self, event: &Event, now: Instant) {
         match event {
             Event::Partition { key, before, after } => {
-                self.vacant.insert(key.keyspace);
-                self.unbalanced.insert(key.keyspace);
+                if after.is_none() {
+                    self.vacant.add(key.keyspace, now);
+                }
+                self.unbalanced.add(key.keyspace, now);
                 match (before, after) {
                     (Some(_), None) => {
                         self.resting.insert(*key, now);
@@ -97,12 +125,12 @@ impl Placing {
                 }
             }
             Event::Keyspace(id) => {
-                self.vacant.insert(*id);
-                self.unbalanced.insert(*id);
+                self.vacant.add(*id, now);
+                self.unbalanced.add(*id, now);
             }
             Event::KeyspaceDeleted(id, _) => {
-                self.vacant.remove(id);
-                self.unbalanced.remove(id);
+                self.vacant.remove(*id);
+                self.unbalanced.remove(*id);
                 self.rings.remove(id);
                 self.errors.remove(id);
                 self.resting.retain(|key, _| key.keyspace != *id);
@@ -116,14 +144,25 @@ impl Placing {
                 }
             }
             Event::Suspected(_) => {}
-            // A worker that was passed over while suspected may have something now.
-            Event::Cleared(_) => self.fresh = true,
+            Event::Cleared(_) => self.somebody_is_back(),
         }
     }
 
+    /// A worker that was passed over, because it was suspected or absent, may have something now.
+    pub fn somebody_is_back(&mut self) {
+        self.fresh = true;
+    }
+
     fn members_changed(&mut self, now: Instant) {
+        if self.settled(now) {
+            self.unsettled_from = now;
+        }
         self.settled_from = now;
         self.fresh = true;
+    }
+
+    fn settled(&self, now: Instant) -> bool {
+        now.since(self.settled_from) >= self.settings.settle
     }
 
     /// An operator has moved this partition: balancing leaves it alone for a while.
@@ -138,103 +177,137 @@ impl Placing {
 
     /// More than a third of the sessions, and more than two, ran out within the last TTL.
     pub fn braked(&self, now: Instant, state: &State) -> bool {
-        let window = state.sessions().map(Session::ttl).max().unwrap_or(crate::state::DEFAULT_TTL);
-        let ended = self.expired.iter().rev().take_while(|at| now.since(**at) <= window).count();
-        ended > 2 && ended * 3 > state.sessions.len() + ended
+        self.braked_with(now, state, 0)
     }
 
-    /// The grants to propose now, by partition: of those that are vacant, and of those that `freed` is about to make so.
+    /// The same when so many more are about to.
+    fn braked_with(&self, now: Instant, state: &State, expiring: usize) -> bool {
+        if self.expired.len() + expiring <= 2 {
+            return false;
+        }
+        let window = state.sessions().map(Session::ttl).max().unwrap_or(crate::state::DEFAULT_TTL);
+        let ended = self.expired.iter().rev().take_while(|at| now.since(**at) <= window).count();
+        let lost = ended + expiring;
+        lost > 2 && lost * 3 > state.sessions.len() + ended
+    }
+
+    /// The grants to propose now, by partition: of those that are vacant, and of those that are about to be.
     pub fn grants(
         &mut self,
         now: Instant,
         state: &State,
-        expiring: &BTreeSet<SessionId>,
-        freed: &BTreeSet<PartitionKey>,
+        outlook: Outlook<'_>,
     ) -> BTreeMap<PartitionKey, Command> {
         let window = crate::state::MAX_TTL;
         while self.expired.front().is_some_and(|at| now.since(*at) > window) {
             self.expired.pop_front();
         }
         if std::mem::take(&mut self.fresh) {
-            self.vacant.extend(state.keyspaces().map(Keyspace::id));
-            self.unbalanced.extend(state.keyspaces().map(Keyspace::id));
+            for keyspace in state.keyspaces() {
+                self.vacant.add(keyspace.id(), now);
+                self.unbalanced.add(keyspace.id(), now);
+            }
         }
-        let mut look: BTreeSet<KeyspaceId> = std::mem::take(&mut self.vacant);
-        look.extend(freed.iter().map(|key| key.keyspace));
+        let mut look = self.vacant.take(now);
+        look.extend(outlook.freed.iter().map(|key| key.keyspace));
+        if look.is_empty() {
+            return BTreeMap::new();
+        }
 
-        let pending = Pending { expiring, freed };
-        let braked = self.braked(now, state);
-        let how_ended: BTreeMap<SessionId, EndReason> =
-            state.ended.iter().map(|ended| (ended.session, ended.why)).collect();
-        let mut grants = BTreeMap::new();
+        let braked = self.braked_with(now, state, outlook.expiring.len());
+        let expired = state.ended.iter().filter(|ended| ended.why == EndReason::Expired);
+        let expired = expired.map(|ended| ended.session).collect();
+        let mut grants = Grants { state, expired, freed: outlook.freed, commands: BTreeMap::new() };
         for id in look {
-            let Some(picture) = Picture::of(state, id, expiring) else { continue };
-            let spots = self.spots(&picture, &pending);
-            if !spots.contains_vacant() {
-                continue;
+            let Some(picture) = Picture::to_fill(state, id, outlook) else { continue };
+            let Spots { spots, handed_on } = picture.spots(&self.moved, outlook);
+            let before = grants.commands.len();
+            for (key, to) in handed_on {
+                grants.add(key, picture.sessions[to.get()].id());
             }
-            let Some(moves) = self.plan(&picture, &spots.0) else {
-                self.vacant.insert(id);
-                continue;
-            };
-            let budget = if braked { picture.room_for_moves().max(1) } else { usize::MAX };
-            let vacant = moves.iter().filter(|m| m.reason == Reason::Vacant).take(budget);
-            for planned in vacant {
-                let key = PartitionKey { keyspace: id, partition: planned.partition };
-                let Some(partition) = state.partition(key) else { continue };
-                let target = picture.sessions[planned.to.get()];
-                if self.rests(key, partition, target.worker(), now) {
-                    self.vacant.insert(id);
-                    continue;
-                }
-                let why = match partition.history().last() {
-                    None => GrantReason::First,
-                    Some(_) if freed.contains(&key) => GrantReason::Failover,
-                    Some(last) if how_ended.get(&last.session) == Some(&EndReason::Expired) => {
-                        GrantReason::Failover
-                    }
-                    Some(_) => GrantReason::Vacated,
-                };
-                let command =
-                    Command::Grant { partition: key, replaces: partition.epoch(), to: target.id(), why };
-                grants.insert(key, command);
+            if contains_vacant(&spots) {
+                self.fill(now, &picture, &spots, braked, &mut grants);
             }
-            // Whatever was granted shows as an event; what could not be stays to be looked at again when somebody joins.
-            if braked {
-                self.vacant.insert(id);
+            if grants.commands.len() > before {
+                self.vacant.add(id, now);
             }
         }
-        grants
+        grants.commands
+    }
+
+    /// Grants what is vacant in one keyspace, as far as the brake allows.
+    fn fill(
+        &mut self,
+        now: Instant,
+        picture: &Picture<'_>,
+        spots: &[Spot],
+        braked: bool,
+        grants: &mut Grants<'_>,
+    ) {
+        let id = picture.keyspace.id();
+        let Some(moves) = self.plan(picture, spots) else {
+            return self.vacant.add(id, now + ERROR_PACE);
+        };
+        let mut room = if braked { picture.room_for_moves() } else { usize::MAX };
+        if room == 0 && now >= self.brake_opens {
+            self.brake_opens = now + BRAKE_PACE;
+            room = 1;
+        }
+        for planned in moves.iter().filter(|m| m.reason == Reason::Vacant) {
+            let key = PartitionKey { keyspace: id, partition: planned.partition };
+            let Some(partition) = grants.state.partition(key) else { continue };
+            let target = picture.sessions[planned.to.get()];
+            if let Some(until) = self.rests_until(key, partition, target.worker(), now) {
+                self.vacant.add(id, until);
+            } else if room == 0 {
+                self.vacant.add(id, now + BRAKE_PACE);
+                break;
+            } else {
+                grants.add(key, target.id());
+                room -= 1;
+            }
+        }
     }
 
     /// The moves to begin now, within each keyspace's budget.
-    pub fn moves(&mut self, now: Instant, state: &State) -> Vec<Vec<Command>> {
-        if now.since(self.settled_from) < self.settings.settle || self.braked(now, state) {
+    pub fn moves(&mut self, now: Instant, state: &State, absent: &BTreeSet<SessionId>) -> Vec<Vec<Command>> {
+        let for_too_long = now.since(self.unsettled_from) >= self.settings.settle * MAX_UNSETTLED;
+        if !self.settled(now) && !for_too_long {
             return Vec::new();
         }
+        let look = self.unbalanced.take(now);
+        if look.is_empty() || self.braked(now, state) {
+            look.into_iter().for_each(|id| self.unbalanced.add(id, now));
+            return Vec::new();
+        }
+        self.unsettled_from = now;
         self.moved.retain(|_, at| now.since(*at) < self.settings.cool_down);
         let (nobody, nothing) = (BTreeSet::new(), BTreeSet::new());
-        let pending = Pending { expiring: &nobody, freed: &nothing };
+        let outlook = Outlook { absent, expiring: &nobody, freed: &nothing };
         let mut drains = Vec::new();
-        for id in std::mem::take(&mut self.unbalanced) {
-            let Some(picture) = Picture::of(state, id, &nobody) else { continue };
-            if !picture.keyspace.policy().balance() {
-                continue;
-            }
+        for id in look {
+            let Some(picture) = Picture::of(state, id, outlook) else { continue };
             let room = picture.room_for_moves();
-            let spots = self.spots(&picture, &pending);
-            if room == 0 || spots.contains_vacant() {
-                self.unbalanced.insert(id);
+            // What is in flight, or vacant, changes by an event, which brings the keyspace back here.
+            if !picture.keyspace.policy().balance() || room == 0 {
                 continue;
             }
-            let Some(moves) = self.plan(&picture, &spots.0) else { continue };
-            let cooling_down = self.moved.keys().any(|key| key.keyspace == id);
-            if cooling_down || moves.len() > room {
-                self.unbalanced.insert(id);
+            let Spots { spots, .. } = picture.spots(&self.moved, outlook);
+            if contains_vacant(&spots) {
+                continue;
+            }
+            let Some(moves) = self.plan(&picture, &spots) else {
+                self.unbalanced.add(id, now + ERROR_PACE);
+                continue;
+            };
+            let cooled_down = self.moved.iter().filter(|(key, _)| key.keyspace == id);
+            if let Some(at) = cooled_down.map(|(_, at)| *at + self.settings.cool_down).min() {
+                self.unbalanced.add(id, at);
             }
             for planned in moves.iter().filter(|m| m.reason == Reason::Balance).take(room) {
                 let key = PartitionKey { keyspace: id, partition: planned.partition };
                 let Some(epoch) = state.partition(key).and_then(Partition::epoch) else { continue };
+                self.unbalanced.add(id, now);
                 drains.push(Command::Drain {
                     partition: key,
                     epoch,
@@ -248,7 +321,7 @@ impl Placing {
     }
 
     /// A planning error leaves the assignment as it is, and is shown until a plan succeeds.
-    fn plan(&mut self, picture: &Picture<'_>, spots: &[Spot]) -> Option<Vec<crate::placement::PlannedMove>> {
+    fn plan(&mut self, picture: &Picture<'_>, spots: &[Spot]) -> Option<Vec<PlannedMove>> {
         let id = picture.keyspace.id();
         let cached = self.rings.remove(&id);
         let made = self.plan_with(picture, spots, cached);
@@ -270,7 +343,7 @@ impl Placing {
         picture: &Picture<'_>,
         spots: &[Spot],
         cached: Option<(Ring, PartitionKeys)>,
-    ) -> Result<(Vec<crate::placement::PlannedMove>, (Ring, PartitionKeys)), PlanError> {
+    ) -> Result<(Vec<PlannedMove>, (Ring, PartitionKeys)), PlanError> {
         let keyspace = picture.keyspace;
         let (ring, keys) = match cached {
             Some((ring, keys)) if ring.is_of(&picture.candidates) => (ring, keys),
@@ -282,99 +355,42 @@ impl Placing {
         Ok((moves, (ring, keys)))
     }
 
-    /// A worker whose task returned by itself gets the partition again only after the back-off. A new leader counts it
-    /// in full.
-    fn rests(&mut self, key: PartitionKey, partition: &Partition, target: &WorkerId, now: Instant) -> bool {
-        let Some(setback) = partition.setback().filter(|setback| setback.worker == *target) else {
-            return false;
-        };
-        let since = *self.resting.entry(key).or_insert(now);
-        now.since(since) < setback.backoff()
-    }
-
-    fn spots(&self, picture: &Picture<'_>, pending: &Pending<'_>) -> Spots {
-        let lock_delay = !picture.keyspace.policy().lock_delay().is_zero();
-        let place = |at: usize| u32::try_from(at).ok().map(WorkerIx::new);
-        let places = picture.sessions.iter().enumerate();
-        let by_id: BTreeMap<SessionId, WorkerIx> =
-            places.filter_map(|(at, session)| Some((session.id(), place(at)?))).collect();
-        let by_name: BTreeMap<&WorkerId, WorkerIx> =
-            picture.sessions.iter().filter_map(|s| Some((s.worker(), *by_id.get(&s.id())?))).collect();
-        let suspected =
-            |id: SessionId| by_id.get(&id).is_some_and(|ix| picture.sessions[ix.get()].suspicion().is_some());
-
-        let spot = |(key, partition): (PartitionKey, &Partition)| {
-            let standing = match partition.phase() {
-                Phase::Vacant => Spot::VACANT,
-                Phase::Cooling(_) if pending.freed.contains(&key) => Spot::VACANT,
-                Phase::Cooling(_) => Spot::HELD,
-                // With a lock delay what is freed cools before it is granted.
-                Phase::Owned { session, .. } if pending.gone(key, *session) && lock_delay => Spot::HELD,
-                Phase::Owned { session, .. } if pending.gone(key, *session) => Spot::VACANT,
-                Phase::Draining(drain) if pending.gone(key, drain.session) && lock_delay => Spot::HELD,
-                Phase::Draining(drain) if pending.gone(key, drain.session) => Spot::VACANT,
-                Phase::Owned { session, ready } => match by_id.get(session) {
-                    Some(by) if *ready && !self.moved.contains_key(&key) && !suspected(*session) => {
-                        Spot::owned(*by)
-                    }
-                    Some(by) => Spot::fixed(*by),
-                    None => Spot::HELD,
-                },
-                Phase::Draining(drain) => match (by_name.get(&drain.to), by_id.get(&drain.session)) {
-                    (Some(to), _) => Spot::in_flight(*to),
-                    (None, Some(by)) => Spot::fixed(*by),
-                    (None, None) => Spot::HELD,
-                },
-            };
-            match partition.setback().and_then(|setback| by_name.get(&setback.worker)) {
-                Some(worker) => standing.avoiding(*worker),
-                None => standing,
-            }
-        };
-        Spots(picture.keyspace.keys().zip(picture.keyspace.partitions()).map(spot).collect())
+    /// A worker whose task returned by itself gets the partition again only after the back-off, and from the second time
+    /// in a row on so does anybody: two workers would pass it to and fro as fast as the log allows. A task that failed
+    /// has waited while the partition cooled. A new leader counts in full.
+    fn rests_until(
+        &mut self,
+        key: PartitionKey,
+        partition: &Partition,
+        target: &WorkerId,
+        now: Instant,
+    ) -> Option<Instant> {
+        let setback = partition.setback().filter(|setback| setback.error.is_empty())?;
+        if setback.worker != *target && setback.count < 2 {
+            return None;
+        }
+        let until = *self.resting.entry(key).or_insert(now) + setback.backoff();
+        (now < until).then_some(until)
     }
 }
 
-/// Where every partition of a keyspace stands.
-struct Spots(Vec<Spot>);
-
-impl Spots {
-    fn contains_vacant(&self) -> bool {
-        self.0.iter().any(|spot| spot.standing == crate::placement::Standing::Vacant)
-    }
+/// The grants of one look.
+struct Grants<'a> {
+    state: &'a State,
+    expired: BTreeSet<SessionId>,
+    freed: &'a BTreeSet<PartitionKey>,
+    commands: BTreeMap<PartitionKey, Command>,
 }
 
-impl Pending<'_> {
-    fn gone(&self, key: PartitionKey, owner: SessionId) -> bool {
-        self.expiring.contains(&owner) || self.freed.contains(&key)
-    }
-}
-
-impl<'a> Picture<'a> {
-    /// The keyspace and those of its workers that are not about to end. One that is suspected, or about to leave, keeps
-    /// what it has and gets nothing.
-    fn of(state: &'a State, id: KeyspaceId, expiring: &BTreeSet<SessionId>) -> Option<Picture<'a>> {
-        let keyspace = state.keyspace(id)?;
-        // By name, which is the planner's order.
-        let sessions = state.workers.values().filter_map(|session| state.session(*session));
-        let sessions: Vec<&Session> =
-            sessions.filter(|s| s.keyspaces().contains(&id) && !expiring.contains(&s.id())).collect();
-        let candidates = sessions.iter().map(|session| Candidate {
-            worker: session.worker().clone(),
-            weight: session.weight(),
-            accepting: !session.withdrawn() && session.suspicion().is_none(),
-        });
-        let candidates = candidates.collect();
-        Some(Picture { keyspace, sessions, candidates })
-    }
-
-    /// How many more moves the budget allows. A move is in flight until its new owner is ready.
-    fn room_for_moves(&self) -> usize {
-        let in_flight = |partition: &&Partition| match partition.phase() {
-            Phase::Draining(_) | Phase::Owned { ready: false, .. } => true,
-            Phase::Owned { ready: true, .. } | Phase::Vacant | Phase::Cooling(_) => false,
+impl Grants<'_> {
+    fn add(&mut self, key: PartitionKey, to: SessionId) {
+        let Some(partition) = self.state.partition(key) else { return };
+        let failed = |last: SessionId| self.freed.contains(&key) || self.expired.contains(&last);
+        let why = match partition.history().last() {
+            None => GrantReason::First,
+            Some(last) if failed(last.session) => GrantReason::Failover,
+            Some(_) => GrantReason::Vacated,
         };
-        let budget = self.keyspace.policy().max_moves_in_flight() as usize;
-        budget.saturating_sub(self.keyspace.partitions().iter().filter(in_flight).count())
+        self.commands.insert(key, Command::Grant { partition: key, replaces: partition.epoch(), to, why });
     }
 }

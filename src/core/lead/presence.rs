@@ -2,13 +2,15 @@
 //!
 //! A session whose last stream to this leader is lost, and does not come back within a grace, loses its partitions in
 //! such keyspaces and goes on living. A lost connection says little: an election, or a proxy that restarts, closes them
-//! all at once. So nothing is taken in a leader's first third of a TTL, and nothing while many sessions are lost at
-//! once (the brake).
+//! all at once. So nothing is taken in a leader's first third of a TTL, and those that were lost in a crowd (the brake)
+//! are left to their leases: to take from them a second later would be the same stampede, a second later.
+//!
+//! Whoever has been without a stream for longer than the grace is granted nothing anywhere: it would not learn of it.
 
 use crate::ids::SessionId;
 use crate::state::State;
 use crate::time::Instant;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How long a lost connection may take to come back.
@@ -23,8 +25,15 @@ const BRAKE_LOSSES: usize = 2;
 pub struct Presence {
     began: Instant,
     streams: BTreeMap<SessionId, u32>,
-    lost: BTreeMap<SessionId, Instant>,
+    lost: BTreeMap<SessionId, Lost>,
     recent: VecDeque<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    at: Instant,
+    /// It was lost together with many others, and is left to its lease.
+    in_a_crowd: bool,
 }
 
 impl Presence {
@@ -45,19 +54,20 @@ impl Presence {
         *count -= 1;
         if *count == 0 {
             self.streams.remove(&session);
-            self.lost.insert(session, now);
+            self.lost.insert(session, Lost { at: now, in_a_crowd: false });
             self.recent.push_back(now);
         }
     }
 
-    /// The session has ended.
+    /// The session has ended. That its streams close after it is no loss.
     pub fn ended(&mut self, session: SessionId) {
+        self.streams.remove(&session);
         self.lost.remove(&session);
     }
 
     /// How long the session has had no stream here; `None` when it has one, or had none under this leader.
     pub fn lost_for(&self, session: SessionId, now: Instant) -> Option<Duration> {
-        self.lost.get(&session).map(|at| now.since(*at))
+        self.lost.get(&session).map(|lost| now.since(lost.at))
     }
 
     /// Many were lost at once: it is rather us, or the network.
@@ -69,15 +79,29 @@ impl Presence {
         self.recent.len() > BRAKE_LOSSES && self.recent.len() * 10 > sessions
     }
 
-    /// Sessions that have been gone for longer than the grace.
+    /// Sessions that have been without a stream for longer than the grace.
+    pub fn absent(&self, now: Instant) -> BTreeSet<SessionId> {
+        self.lost.iter().filter(|(_, lost)| now.since(lost.at) >= GRACE).map(|(id, _)| *id).collect()
+    }
+
+    /// Sessions to take from, in keyspaces that take over by fence.
     pub fn gone(&mut self, now: Instant, state: &State) -> Vec<SessionId> {
-        if self.lost.is_empty() || self.braked(now, state) {
+        if self.lost.is_empty() {
             return Vec::new();
+        }
+        // A stream may have been opened while its session ended.
+        self.lost.retain(|id, _| state.session(*id).is_some());
+        if self.braked(now, state) {
+            for lost in self.lost.values_mut().filter(|lost| now.since(lost.at) <= BRAKE_WINDOW) {
+                lost.in_a_crowd = true;
+            }
         }
         let long_enough = |id: &SessionId| {
             state.session(*id).is_some_and(|session| now.since(self.began) >= session.ttl() / 3)
         };
-        let gone = self.lost.iter().filter(|(id, at)| now.since(**at) >= GRACE && long_enough(id));
-        gone.map(|(id, _)| *id).collect()
+        let gone = |(id, lost): &(&SessionId, &Lost)| {
+            !lost.in_a_crowd && now.since(lost.at) >= GRACE && long_enough(id)
+        };
+        self.lost.iter().filter(gone).map(|(id, _)| *id).collect()
     }
 }

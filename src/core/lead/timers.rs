@@ -4,7 +4,7 @@
 //! them. A new leader counts in full: that waits longer than needed and is never too short. A drain's clock is set once
 //! for an epoch; a second drain of the same epoch finds it running.
 
-use crate::ids::{Epoch, MoveId, PartitionKey, SessionId};
+use crate::ids::{Epoch, KeyspaceId, MoveId, PartitionKey, SessionId};
 use crate::lease::Lessor;
 use crate::state::{Command, Cooling, Keyspace, Phase, State, Takeover};
 use crate::time::Instant;
@@ -66,6 +66,14 @@ impl Timers {
                 self.cooling.remove(&key);
             }
         }
+    }
+
+    /// A keyspace was deleted. What cooled there says nothing of its own any more.
+    pub fn keyspace_deleted(&mut self, id: KeyspaceId) {
+        let drains: Vec<PartitionKey> =
+            self.drains.keys().copied().filter(|key| key.keyspace == id).collect();
+        drains.into_iter().for_each(|key| self.forget_drain(key));
+        self.cooling.retain(|key, _| key.keyspace != id);
     }
 
     fn forget_drain(&mut self, key: PartitionKey) {

@@ -1,0 +1,143 @@
+//! One keyspace as the planner sees it: which workers may be given something, and where every partition stands.
+
+use crate::ids::{EpochFloor, KeyspaceId, PartitionKey, SessionId, WorkerId};
+use crate::placement::{Candidate, Spot, Standing, WorkerIx};
+use crate::state::{Drain, Keyspace, Partition, Phase, Session, State};
+use crate::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the state does not say: who is not there, and what is about to change and not applied yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Outlook<'a> {
+    /// Sessions without a connection to this leader. They are neither given anything nor balanced away from.
+    pub absent: &'a BTreeSet<SessionId>,
+    /// Sessions whose expiry is handed out.
+    pub expiring: &'a BTreeSet<SessionId>,
+    /// Partitions that what is handed out takes from their owners.
+    pub freed: &'a BTreeSet<PartitionKey>,
+}
+
+/// One keyspace, with its workers in the planner's order.
+pub(super) struct Picture<'a> {
+    pub(super) keyspace: &'a Keyspace,
+    floor: EpochFloor,
+    pub(super) sessions: Vec<&'a Session>,
+    pub(super) candidates: Vec<Candidate>,
+}
+
+impl<'a> Picture<'a> {
+    /// The keyspace and those of its workers that are not about to end. One that is suspected, absent, or about to leave
+    /// keeps what it has and gets nothing.
+    pub(super) fn of(state: &'a State, id: KeyspaceId, outlook: Outlook<'_>) -> Option<Picture<'a>> {
+        let keyspace = state.keyspace(id)?;
+        // By name, which is the planner's order.
+        let sessions = state.workers.values().filter_map(|session| state.session(*session));
+        let sessions: Vec<&Session> =
+            sessions.filter(|s| s.keyspaces().contains(&id) && !outlook.expiring.contains(&s.id())).collect();
+        let candidates = sessions.iter().map(|session| Candidate {
+            worker: session.worker().clone(),
+            weight: session.weight(),
+            accepting: !session.withdrawn()
+                && session.suspicion().is_none()
+                && !outlook.absent.contains(&session.id()),
+        });
+        let candidates = candidates.collect();
+        Some(Picture { keyspace, floor: state.floor(), sessions, candidates })
+    }
+
+    /// The same when something in it is vacant, or is about to be; a look that finds nothing costs no more than that.
+    pub(super) fn to_fill(state: &'a State, id: KeyspaceId, outlook: Outlook<'_>) -> Option<Picture<'a>> {
+        let vacant = |partition: &Partition| *partition.phase() == Phase::Vacant;
+        let waits = state.keyspace(id)?.partitions().iter().any(vacant);
+        let freed = || outlook.freed.iter().any(|key| key.keyspace == id);
+        (waits || freed()).then(|| Picture::of(state, id, outlook))?
+    }
+
+    /// How many more moves the budget allows. A move is in flight until its new owner is ready.
+    pub(super) fn room_for_moves(&self) -> usize {
+        let in_flight = |partition: &&Partition| match partition.phase() {
+            Phase::Draining(_) | Phase::Owned { ready: false, .. } => true,
+            Phase::Owned { ready: true, .. } | Phase::Vacant | Phase::Cooling(_) => false,
+        };
+        let budget = self.keyspace.policy().max_moves_in_flight() as usize;
+        budget.saturating_sub(self.keyspace.partitions().iter().filter(in_flight).count())
+    }
+
+    /// Where its partitions stand. Those in `moved` stay with whoever has them.
+    pub(super) fn spots(&self, moved: &BTreeMap<PartitionKey, Instant>, outlook: Outlook<'_>) -> Spots {
+        let keyspace = self.keyspace;
+        let place = |at: usize| u32::try_from(at).ok().map(WorkerIx::new);
+        let places = self.sessions.iter().enumerate();
+        let by_id: BTreeMap<SessionId, WorkerIx> =
+            places.filter_map(|(at, session)| Some((session.id(), place(at)?))).collect();
+        let by_name: BTreeMap<&WorkerId, WorkerIx> =
+            self.sessions.iter().filter_map(|s| Some((s.worker(), *by_id.get(&s.id())?))).collect();
+        let accepts = |ix: WorkerIx| self.candidates[ix.get()].accepting;
+        // With a lock delay what is freed cools before it is granted.
+        let cools = !keyspace.policy().lock_delay().is_zero();
+        let floor = self.floor.max(keyspace.floor());
+
+        let mut handed_on = Vec::new();
+        let mut spot = |(key, partition): (PartitionKey, &Partition)| {
+            let gone = |owner: &SessionId| outlook.expiring.contains(owner) || outlook.freed.contains(&key);
+            // When its epochs are used up it is granted to nobody, and must not hold up what is proposed with it.
+            let spent = partition.epoch.max(floor).next().is_none();
+            let mut avoid = None;
+            let spot = match partition.phase() {
+                Phase::Vacant if spent => Spot::HELD,
+                Phase::Vacant => Spot::VACANT,
+                Phase::Cooling(_) if outlook.freed.contains(&key) && !spent => Spot::VACANT,
+                Phase::Cooling(_) => Spot::HELD,
+                Phase::Owned { session, .. } if gone(session) && (cools || spent) => Spot::HELD,
+                Phase::Owned { session, .. } if gone(session) => Spot::VACANT,
+                Phase::Draining(drain) if gone(&drain.session) && (cools || spent) => Spot::HELD,
+                Phase::Draining(drain) if gone(&drain.session) => {
+                    // The move goes on without the owner's release, to where it was going.
+                    let owner = by_id.get(&drain.session).copied();
+                    match target(drain, &by_name).filter(|to| accepts(*to) && owner != Some(*to)) {
+                        Some(to) => {
+                            handed_on.push((key, to));
+                            Spot::in_flight(to)
+                        }
+                        None => {
+                            avoid = owner;
+                            Spot::VACANT
+                        }
+                    }
+                }
+                Phase::Owned { session, ready } => match by_id.get(session) {
+                    Some(by) if *ready && !moved.contains_key(&key) && accepts(*by) => Spot::owned(*by),
+                    Some(by) => Spot::fixed(*by),
+                    None => Spot::HELD,
+                },
+                Phase::Draining(drain) => match (target(drain, &by_name), by_id.get(&drain.session)) {
+                    (Some(to), _) => Spot::in_flight(to),
+                    (None, Some(by)) => Spot::fixed(*by),
+                    (None, None) => Spot::HELD,
+                },
+            };
+            let setback = partition.setback().and_then(|setback| by_name.get(&setback.worker)).copied();
+            match setback.or(avoid) {
+                Some(worker) => spot.avoiding(worker),
+                None => spot,
+            }
+        };
+        let spots = keyspace.keys().zip(keyspace.partitions()).map(&mut spot).collect();
+        Spots { spots, handed_on }
+    }
+}
+
+/// Where every partition of a keyspace stands.
+pub(super) struct Spots {
+    pub(super) spots: Vec<Spot>,
+    /// Those whose drain is over, and the targets of their moves.
+    pub(super) handed_on: Vec<(PartitionKey, WorkerIx)>,
+}
+
+pub(super) fn contains_vacant(spots: &[Spot]) -> bool {
+    spots.iter().any(|spot| spot.standing == Standing::Vacant)
+}
+
+fn target(drain: &Drain, by_name: &BTreeMap<&WorkerId, WorkerIx>) -> Option<WorkerIx> {
+    by_name.get(&drain.to).copied()
+}

@@ -1,0 +1,11 @@
+//! Stories of a leader and its workers, in virtual time; and a world of several leaders, drawn by lot.
+
+mod entries;
+mod handoff;
+mod idle;
+mod leases;
+mod placing;
+mod presence;
+mod random;
+mod repairs;
+mod world;
