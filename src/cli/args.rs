@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
-use crate::{cluster, keyspace, logging, partition, status, watch, who_owns, worker};
+use crate::{cluster, dev, keyspace, logging, partition, serve, status, watch, who_owns, worker};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use ringfence::admin::Admin;
@@ -27,9 +27,9 @@ Examples:
 #[command(name = "ringfence", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     /// How the log on standard error is written; RINGFENCE_LOG says what it has in it, such as `debug` or
-    /// `ringfence=debug`
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text", help_heading = "Log")]
-    log_format: logging::LogFormat,
+    /// `ringfence=debug` [default: text]
+    #[arg(long, env = "RINGFENCE_LOG_FORMAT", global = true, value_name = "FORMAT", help_heading = "Log")]
+    log_format: Option<logging::LogFormat>,
 
     /// The kernel ends this process when the one that started it ends
     #[arg(long, hide = true)]
@@ -41,6 +41,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Run one node of a coordinator
+    Serve(Box<serve::ServeArgs>),
+    /// Run a coordinator of one node in memory, to try things out
+    Dev(dev::DevArgs),
     /// One screen for the person on call; exit code 1 when somebody is needed
     Status(status::StatusArgs),
     /// Create, change, list and delete keyspaces
@@ -121,17 +125,25 @@ impl Verb {
             Verb::WhoOwns(args) => args.common.output,
             Verb::Cluster(args) => args.common.output,
             Verb::Watch(args) => args.common.output,
+            Verb::Serve(_) | Verb::Dev(_) => Format::Table,
         }
     }
 
-    /// What is logged unless RINGFENCE_LOG says otherwise.
-    fn log_filter(&self) -> &'static str {
-        // An operator's verb says what it has to say; a log beside it would be in the way.
-        "warn"
+    /// What is logged unless RINGFENCE_LOG says otherwise; `None` for a verb that starts the log itself, when it has
+    /// read its settings.
+    fn log_filter(&self) -> Option<&'static str> {
+        match self {
+            Verb::Serve(_) => None,
+            Verb::Dev(_) => Some(ringfence_server::settings::DEFAULT_LOG_FILTER),
+            // An operator's verb says what it has to say; a log beside it would be in the way.
+            _ => Some("warn"),
+        }
     }
 
-    async fn run(self) -> Outcome {
+    async fn run(self, log_format: Option<logging::LogFormat>) -> Outcome {
         match self {
+            Verb::Serve(args) => serve::run(*args, log_format).await,
+            Verb::Dev(args) => dev::run(args).await,
             Verb::Status(args) => status::run(args).await,
             Verb::Keyspace(args) => keyspace::run(args).await,
             Verb::Worker(args) => worker::run(args).await,
@@ -155,12 +167,15 @@ pub(crate) fn run() -> ExitCode {
         if cli.die_with_parent {
             set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)?;
         }
-        logging::start(cli.log_format, cli.verb.log_filter())
+        match cli.verb.log_filter() {
+            Some(filter) => logging::start(cli.log_format.unwrap_or_default(), filter),
+            None => Ok(()),
+        }
     };
     let outcome = start().and_then(|()| {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::from)?;
-        let outcome = runtime.block_on(cli.verb.run());
+        let outcome = runtime.block_on(cli.verb.run(cli.log_format));
         // A name that is still being resolved must not keep a finished command from ending.
         runtime.shutdown_background();
         outcome

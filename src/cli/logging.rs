@@ -8,9 +8,10 @@ use tracing_subscriber::EnvFilter;
 const VARIABLE: &str = "RINGFENCE_LOG";
 
 /// How the log is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Lines for people
+    #[default]
     Text,
     /// One JSON object a line
     Json,
@@ -22,7 +23,15 @@ pub(crate) enum LogFormat {
 /// RINGFENCE_LOG is not a filter.
 pub(crate) fn start(format: LogFormat, default: &str) -> Result<(), Failed> {
     let wanted = std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty());
-    let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(default)).map_err(|error| {
+    start_with(format, wanted.as_deref().unwrap_or(default))
+}
+
+/// Starts the log with this filter and no other: a node has read its settings, the variable among them.
+///
+/// # Errors
+/// It is not a filter.
+pub(crate) fn start_with(format: LogFormat, filter: &str) -> Result<(), Failed> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
         Failed::usage(format!(
             "{VARIABLE} is not a log filter ({error}); write such as info or ringfence=debug"
         ))

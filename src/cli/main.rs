@@ -1,10 +1,11 @@
 //! The one binary `ringfence`: every operator verb, and the coordinator itself.
 //!
 //! Each noun is a file (`keyspace`, `partition`, `worker`, `cluster`), and so is each verb that stands alone (`status`,
-//! `who-owns`, `watch`). They ask through the SDK's `Admin` and know nothing of the wire.
+//! `who-owns`, `watch`). They ask through the SDK's `Admin` and know nothing of the wire. `serve` and `dev` run a node.
 //!
 //! | file | idea |
 //! |---|---|
+//! | `serve`, `dev` | a node of a coordinator, durable or in memory |
 //! | `args` | the command line, and what every verb takes |
 //! | `exit` | how a command ends: the exit codes and the one form of an error |
 //! | `output` | standard output: tables for people, JSON for programs |
@@ -14,11 +15,13 @@
 
 mod args;
 mod cluster;
+mod dev;
 mod exit;
 mod keyspace;
 mod logging;
 mod output;
 mod partition;
+mod serve;
 mod shape;
 mod status;
 mod text;
