@@ -2,11 +2,13 @@
 
 use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
+use crate::text::short;
 use crate::{cluster, dev, keyspace, logging, partition, serve, status, watch, who_owns, worker};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use ringfence::admin::Admin;
 use ringfence::net::{Coordinator, Endpoints};
+use ringfence::router::Router;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -100,6 +102,26 @@ impl Common {
         match self.timeout {
             Some(timeout) => admin.within(timeout),
             None => admin,
+        }
+    }
+
+    /// The map of these keyspaces, or of all when none is named.
+    pub(crate) async fn follow(
+        &self,
+        coordinator: &Coordinator,
+        keyspaces: impl IntoIterator<Item = &str>,
+    ) -> Result<Router, Failed> {
+        let router = Router::follow(coordinator, keyspaces);
+        let Some(deadline) = self.timeout else { return Ok(router.await?) };
+        match tokio::time::timeout(deadline, router).await {
+            Ok(router) => Ok(router?),
+            Err(_) => {
+                let endpoints = &self.endpoints;
+                Err(Failed::timeout(format!(
+                    "{endpoints} did not show who owns what within {}",
+                    short(deadline)
+                )))
+            }
         }
     }
 

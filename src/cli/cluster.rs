@@ -96,13 +96,14 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
         }
         Verb::TransferLeader { to } => transfer(&admin, to).await?,
     };
+    let id = node.get();
     let sentence = match result {
-        "added" => format!("node {node} is added: it votes"),
-        "removed" => format!("node {node} is removed for good"),
-        "transferred" => format!("node {node} leads"),
-        _ => format!("node {node}: there was nothing to do"),
+        "added" => format!("node {id} is added: it votes"),
+        "removed" => format!("node {id} is removed for good"),
+        "transferred" => format!("node {id} leads"),
+        _ => format!("node {id}: there was nothing to do"),
     };
-    output.show(&DoneShape { result, node: node.get() }, || sentence + "\n")?;
+    output.show(&DoneShape { result, node: id }, || sentence + "\n")?;
     Ok(Exit::Done)
 }
 
@@ -131,9 +132,9 @@ async fn transfer(admin: &Admin, to: Option<NodeId>) -> Result<(&'static str, No
 fn text(status: &ClusterStatus) -> String {
     properties([
         ("cluster", status.cluster.as_ref().map(ClusterId::to_string).unwrap_or_default()),
-        ("leader", status.leader.map(|id| id.to_string()).unwrap_or_default()),
+        ("leader", status.leader.map(|id| id.get().to_string()).unwrap_or_default()),
         ("term", status.term.get().to_string()),
-        ("answered by", status.answered_by.map(|id| id.to_string()).unwrap_or_default()),
+        ("answered by", status.answered_by.map(|id| id.get().to_string()).unwrap_or_default()),
         ("forming", status.forming.clone()),
     ]) + "\n"
         + &nodes(status).text()

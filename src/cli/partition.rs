@@ -7,8 +7,8 @@ use crate::shape::{PartitionDetailShape, PartitionShape};
 use crate::text::ago;
 use clap::{Args, Subcommand};
 use ringfence::admin::{Admin, MoveStarted, Partition, PartitionDetail, Phase};
-use ringfence::ids::{KeyspaceName, PartitionId, Scope, WorkerId};
-use ringfence::router::{Owner, Router};
+use ringfence::ids::{Epoch, KeyspaceName, MoveId, PartitionId, Scope, WorkerId};
+use ringfence::router::{Owner, Router, View};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -136,11 +136,11 @@ async fn move_it(common: &Common, partition: &PartitionArg, to: &WorkerId, wait:
     let admin = common.bounded(Admin::new(&coordinator));
     let keyspace = partition.keyspace.as_str();
     // Followed from before the move, so that no owner in between is missed.
-    let router = if wait { Some(Router::follow(&coordinator, [keyspace]).await?) } else { None };
+    let router = if wait { Some(common.follow(&coordinator, [keyspace]).await?) } else { None };
     let started = admin.move_partition(keyspace, partition.partition, to).await?;
     let mut shape = DoneShape {
-        move_id: started.move_id.map(|id| id.get()),
-        from_epoch: started.from_epoch.map(|epoch| epoch.get()),
+        move_id: started.move_id.map(MoveId::get),
+        from_epoch: started.from_epoch.map(Epoch::get),
         ..DoneShape::new(if started.move_id.is_some() { "started" } else { "unchanged" })
     };
     let mut sentence = match started.move_id {
@@ -167,11 +167,11 @@ async fn wait_for_owner(
     started: MoveStarted,
     common: &Common,
 ) -> Result<Owner, Failed> {
-    let owner_in = |view: &ringfence::router::View| {
+    let owner_in = |view: &View| {
         let owner = view.keyspace(partition.keyspace.as_str())?.owner(partition.partition)?;
         (started.move_id.is_none() || Some(owner.epoch()) > started.from_epoch).then_some(owner)
     };
-    let settled = |view: &ringfence::router::View| {
+    let settled = |view: &View| {
         let gone = view.keyspace(partition.keyspace.as_str()).is_none();
         gone || owner_in(view).is_some_and(|owner| owner.is_ready() || owner.worker() != to)
     };
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use crate::output::json;
     use ringfence::admin;
-    use ringfence::ids::{Epoch, MoveId, SessionId};
+    use ringfence::ids::SessionId;
 
     fn orders_17() -> Partition {
         Partition {

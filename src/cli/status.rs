@@ -12,6 +12,7 @@ use crate::{cluster, partition, worker};
 use clap::Args;
 use ringfence::ErrorKind;
 use ringfence::admin::{Admin, ClusterStatus, Health, Sample};
+use ringfence::ids::KeyspaceName;
 use serde::Serialize;
 
 /// How many partitions of a kind the screen has room for.
@@ -192,7 +193,7 @@ fn screen_of(health: &Health) -> String {
         section(&mut screen, "Silent workers", &worker::table(&health.suspected));
     }
     if !health.fence_takeover.is_empty() {
-        let names: Vec<&str> = health.fence_takeover.iter().map(|name| name.as_str()).collect();
+        let names: Vec<&str> = health.fence_takeover.iter().map(KeyspaceName::as_str).collect();
         screen.push_str(&format!(
             "\nTake over by fence: {} (there, two workers may both believe that they own a partition for a while)\n",
             names.join(", ")

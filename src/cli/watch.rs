@@ -8,15 +8,15 @@ use crate::exit::Outcome;
 use crate::output::Output;
 use clap::Args;
 use ringfence::ids::{Epoch, KeyspaceName};
-use ringfence::router::{KeyspaceView, PartitionView, Router, View};
+use ringfence::router::{KeyspaceView, Owner, PartitionView, View};
 use serde::Serialize;
 use std::io;
 
 /// Arguments of `ringfence watch`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It ends when it is interrupted or when its reader goes away. While no coordinator can be reached it waits and says so on
-standard error; then it goes on where it stopped, without a gap.
+It ends when it is interrupted, or with the first change that nobody reads any more. While no coordinator can be reached
+it waits and says so on standard error; then it goes on where it stopped, without a gap.
 
 Examples:
   ringfence watch orders
@@ -55,8 +55,8 @@ struct DeletedShape<'a> {
 /// Runs `ringfence watch`. It returns only when nobody reads any more.
 pub(crate) async fn run(args: WatchArgs) -> Outcome {
     let output = args.common.output();
-    let router =
-        Router::follow(&args.common.coordinator(), args.keyspace.iter().map(|name| name.as_str())).await?;
+    let names = args.keyspace.iter().map(KeyspaceName::as_str);
+    let router = args.common.follow(&args.common.coordinator(), names).await?;
     let mut view = router.view();
     for keyspace in by_name(&view) {
         for partition in keyspace.partitions() {
@@ -108,9 +108,9 @@ fn show_partition(
         phase: partition.phase().to_string(),
         worker: owner.map(|owner| owner.worker().as_str()),
         session: owner.map(|owner| owner.session().get()),
-        address: owner.map(|owner| owner.address()).filter(|address| !address.is_empty()),
+        address: owner.map(Owner::address).filter(|address| !address.is_empty()),
         epoch: partition.epoch().map(Epoch::get),
-        ready: owner.is_some_and(|owner| owner.is_ready()),
+        ready: owner.is_some_and(Owner::is_ready),
     };
     output.show(&shape, || line(&shape))
 }

@@ -7,6 +7,7 @@ use crate::shape::WorkerShape;
 use crate::text::{ago, short};
 use clap::{Args, Subcommand};
 use ringfence::admin::Worker;
+use ringfence::ids::KeyspaceName;
 
 /// Arguments of `ringfence worker`.
 #[derive(Debug, Args)]
@@ -46,7 +47,7 @@ pub(crate) fn table(workers: &[Worker]) -> Table {
         "KEYSPACES",
     ]);
     for worker in workers {
-        let names: Vec<&str> = worker.keyspaces.iter().map(|name| name.as_str()).collect();
+        let names: Vec<&str> = worker.keyspaces.iter().map(KeyspaceName::as_str).collect();
         table.row([
             worker.worker.to_string(),
             worker.session.to_string(),

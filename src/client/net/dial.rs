@@ -51,6 +51,10 @@ impl TcpDial {
             .http2_keep_alive_interval(self.keepalive)
             .keep_alive_timeout(self.keepalive_timeout)
             .keep_alive_while_idle(true)
+            // A full picture of the map is many pieces; the window of HTTP/2's first days would make each wait a round
+            // trip. It bounds what a connection holds for a reader that is slow.
+            .initial_stream_window_size(Some(1 << 20))
+            .initial_connection_window_size(Some(2 << 20))
     }
 }
 
