@@ -183,3 +183,44 @@ impl Signals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn settings(line: &str) -> Result<Settings, String> {
+        let words = std::iter::once("serve").chain(line.split_whitespace());
+        let only = Only::try_parse_from(words).map_err(|e| e.to_string())?;
+        only.serve.settings(None).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_command_line_of_the_documentation_makes_a_node() {
+        let line = "--node 2 --listen 127.0.0.1:7602 --data-dir /d \
+                    --cluster 1=127.0.0.1:7601,2=127.0.0.1:7602,3=127.0.0.1:7603";
+        let settings = settings(line).unwrap();
+        assert_eq!((settings.node().get(), settings.listen().port()), (2, 7602));
+        assert!(self::settings("--node 4 --listen 127.0.0.1:7604 --data-dir /d --join").is_ok());
+        assert!(self::settings("--node 4 --listen 127.0.0.1:7604 --data-dir /d --join=false").is_err());
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file_and_what_is_wrong_in_either_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("node.toml");
+        let text = "node = 1\ndata_dir = \"/d\"\nlisten = \"127.0.0.1:7601\"\ncluster = [\"1=127.0.0.1:7601\"]\nlog = \"debug\"\n";
+        std::fs::write(&file, text).unwrap();
+        let config = format!("--config {}", file.display());
+        assert_eq!(settings(&config).unwrap().log.filter, "debug");
+        assert_eq!(settings(&format!("{config} --log warn")).unwrap().log.filter, "warn");
+        let message = settings(&format!("{config} --node 2")).unwrap_err();
+        assert!(message.contains("node is 2") && message.contains("cluster lists 1="), "{message}");
+    }
+}
