@@ -3,7 +3,7 @@
 use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
 use crate::text::short;
-use crate::{cluster, dev, keyspace, logging, partition, serve, status, watch, who_owns, worker};
+use crate::{cluster, demo, dev, keyspace, logging, partition, serve, status, watch, who_owns, worker};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use ringfence::admin::Admin;
@@ -61,6 +61,11 @@ enum Verb {
     Cluster(cluster::ClusterArgs),
     /// Follow changes of ownership as they happen
     Watch(watch::WatchArgs),
+    /// Watch real processes lose and take over partitions while a real database refuses the deposed owner
+    Demo(demo::DemoArgs),
+    /// A worker of the demo
+    #[command(hide = true)]
+    DemoWorker(demo::WorkerArgs),
 }
 
 /// What every verb that asks the cluster takes.
@@ -147,7 +152,8 @@ impl Verb {
             Verb::WhoOwns(args) => args.common.output,
             Verb::Cluster(args) => args.common.output,
             Verb::Watch(args) => args.common.output,
-            Verb::Serve(_) | Verb::Dev(_) => Format::Table,
+            Verb::Demo(args) => args.output,
+            Verb::Serve(_) | Verb::Dev(_) | Verb::DemoWorker(_) => Format::Table,
         }
     }
 
@@ -173,6 +179,8 @@ impl Verb {
             Verb::WhoOwns(args) => who_owns::run(args).await,
             Verb::Cluster(args) => cluster::run(args).await,
             Verb::Watch(args) => watch::run(args).await,
+            Verb::Demo(args) => demo::run(args).await,
+            Verb::DemoWorker(args) => demo::run_worker(args).await,
         }
     }
 }

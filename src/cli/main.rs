@@ -6,6 +6,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `serve`, `dev` | a node of a coordinator, durable or in memory |
+//! | `demo` | the demonstration, with real processes and a real database |
 //! | `args` | the command line, and what every verb takes |
 //! | `exit` | how a command ends: the exit codes and the one form of an error |
 //! | `output` | standard output: tables for people, JSON for programs |
@@ -15,6 +16,7 @@
 
 mod args;
 mod cluster;
+mod demo;
 mod dev;
 mod exit;
 mod keyspace;
