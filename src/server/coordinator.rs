@@ -184,7 +184,7 @@ async fn start(
 
     let (stop, abandon, closing) =
         (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
-    let services = Services::new(&formation);
+    let services = Services::new(&formation, &settings.timings);
     let (running, was_running) = watch::channel(None);
     let (outcome, ended) = watch::channel(None);
     let (reporter, health) = tonic_health::server::health_reporter();
@@ -251,6 +251,15 @@ mod tests {
         let node = Coordinator::durable(dir.path()).start().await.unwrap();
         let list = testing::admin(&node).await.list_keyspaces(v1::ListKeyspacesRequest {}).await.unwrap();
         assert_eq!(list.into_inner().keyspaces.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_cannot_go_on_says_so_and_ends() {
+        let node = Coordinator::in_memory().start().await.unwrap();
+        // As after a failed flush: Raft has stopped, and nobody told the node to.
+        node.context().unwrap().raft.shutdown().await;
+        let error = node.ended().await.unwrap_err();
+        assert!(matches!(error, NodeError::Failed(_)), "{error}");
     }
 
     #[tokio::test]

@@ -168,6 +168,7 @@ impl Parts {
         let map = Map::new(context.clone(), self.settings.leaderless(), closing.clone());
         self.services.map.set(Services::limit_map(map));
         self.services.admin.open(context.clone());
+        self.formation.open();
         self.running.send_replace(Some(context.clone()));
     }
 

@@ -5,7 +5,7 @@ use crate::formation::{Formation, FormationService};
 use crate::late::Late;
 use crate::map::Map;
 use crate::node::NodeError;
-use crate::raft::RaftService;
+use crate::raft::{RaftService, Timings};
 use crate::workers::Workers;
 use ringfence_api::MAX_MESSAGE_BYTES;
 use ringfence_api::v1::admin_service_server::{AdminServiceServer, SERVICE_NAME as ADMIN};
@@ -46,13 +46,13 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    pub(crate) fn new(formation: &Formation) -> Services {
+    pub(crate) fn new(formation: &Formation, timings: &Timings) -> Services {
         let progress = formation.progress();
         Services {
             raft: Late::new(progress.clone()),
             workers: Late::new(progress.clone()),
             map: Late::new(progress.clone()),
-            admin: Admin::new(formation.clone()),
+            admin: Admin::new(formation.clone(), timings),
         }
     }
 

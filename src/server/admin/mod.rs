@@ -27,6 +27,8 @@ mod tests;
 use crate::context::Context;
 use crate::formation::Formation;
 use crate::late;
+use crate::raft::Timings;
+use keyspaces::ShortestTtl;
 use ringfence_api::Failure;
 use ringfence_api::v1;
 use ringfence_api::v1::admin_service_server::AdminService;
@@ -40,6 +42,7 @@ use tonic::{Request, Response, Status};
 pub(crate) struct Admin {
     formation: Formation,
     context: Arc<OnceLock<Context>>,
+    shortest: ShortestTtl,
 }
 
 /// Pieces of a list.
@@ -47,8 +50,8 @@ type Pieces<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl Admin {
     /// The service of a node that may not belong to a cluster yet.
-    pub(crate) fn new(formation: Formation) -> Admin {
-        Admin { formation, context: Arc::new(OnceLock::new()) }
+    pub(crate) fn new(formation: Formation, timings: &Timings) -> Admin {
+        Admin { formation, context: Arc::new(OnceLock::new()), shortest: ShortestTtl::new(timings) }
     }
 
     /// The node belongs to a cluster. It comes to once.
@@ -67,7 +70,7 @@ impl AdminService for Admin {
         &self,
         request: Request<v1::CreateKeyspaceRequest>,
     ) -> Result<Response<v1::CreateKeyspaceResponse>, Status> {
-        let keyspace = keyspaces::create(self.context()?, request.into_inner()).await?;
+        let keyspace = keyspaces::create(self.context()?, self.shortest, request.into_inner()).await?;
         Ok(Response::new(v1::CreateKeyspaceResponse { keyspace: Some(keyspace) }))
     }
 
@@ -75,7 +78,7 @@ impl AdminService for Admin {
         &self,
         request: Request<v1::UpdateKeyspaceRequest>,
     ) -> Result<Response<v1::UpdateKeyspaceResponse>, Status> {
-        let keyspace = keyspaces::update(self.context()?, request.into_inner()).await?;
+        let keyspace = keyspaces::update(self.context()?, self.shortest, request.into_inner()).await?;
         Ok(Response::new(v1::UpdateKeyspaceResponse { keyspace: Some(keyspace) }))
     }
 

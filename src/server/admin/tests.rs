@@ -40,6 +40,8 @@ async fn f096_what_is_missing_or_out_of_bounds_is_named_and_changes_nothing() {
         (v1::CreateKeyspaceRequest { partitions: u32::MAX, ..good.clone() }, "partitions"),
         (v1::CreateKeyspaceRequest { policy: policy(u64::MAX), ..good.clone() }, "ttl"),
         (v1::CreateKeyspaceRequest { policy: policy(0), ..good.clone() }, "ttl"),
+        // F062: shorter than three elections of this cluster.
+        (v1::CreateKeyspaceRequest { policy: policy(2_000), ..good.clone() }, "at least 2100ms"),
     ] {
         let failure = Failure::decode(&admin.create_keyspace(request).await.unwrap_err());
         assert!(failure.kind() == ErrorKind::Invalid && failure.message().contains(field), "{failure}");

@@ -21,12 +21,19 @@ pub(crate) async fn found(
     raft: &RaftNode<Applied>,
     belonging: &Belonging,
 ) -> Result<(), MembersError> {
-    if !belonging.founder || !raft.status().borrow().members.is_empty() {
+    let status = raft.status();
+    let has_begun = || !status.borrow().members.is_empty();
+    if !belonging.founder || has_begun() {
         return Ok(());
     }
     formation.progress().step(format!("waiting for every node to adopt cluster {}", belonging.cluster));
     while !adopted_by_all(formation, belonging).await {
         tokio::time::sleep(AGAIN).await;
+        // A node that has just started learns a moment later what its log holds: the cluster may be formed long since,
+        // and one of its nodes down.
+        if has_begun() {
+            return Ok(());
+        }
     }
     raft.initialize(belonging.addresses()).await
 }

@@ -101,6 +101,8 @@ struct Inner {
     membership: Membership,
     identity: Mutex<IdentityStore>,
     belongs: watch::Sender<Option<Belonging>>,
+    /// Raft has started, and answers.
+    open: watch::Sender<bool>,
     peers: Peers,
     progress: Progress,
 }
@@ -120,6 +122,7 @@ impl Formation {
             membership: settings.membership.clone(),
             identity: Mutex::new(identity),
             belongs,
+            open: watch::Sender::new(false),
             peers: Peers::new(settings.node, settings.secret.clone(), dialer),
             progress: Progress::default(),
         };
@@ -142,6 +145,11 @@ impl Formation {
             Membership::Found(founders) => Some(founders),
             Membership::Alone | Membership::Join => None,
         }
+    }
+
+    /// Raft has started on this node, and its service answers.
+    pub(crate) fn open(&self) {
+        self.inner.open.send_replace(true);
     }
 
     /// Writes down that the node belongs to a cluster, and tells whoever waits for it.

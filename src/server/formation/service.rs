@@ -9,8 +9,12 @@ use crate::settings::{Membership, difference};
 use ringfence_api::v1;
 use ringfence_api::v1::formation_server::{Formation as FormationRpc, FormationServer};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
+
+/// How long an answer waits for Raft to start. Well below the patience of whoever asks.
+const OPENING: Duration = Duration::from_secs(1);
 
 /// Answers peers. To be mounted on the node's port.
 #[derive(Clone)]
@@ -172,6 +176,10 @@ impl FormationRpc for FormationService {
             Err(e) => return Err(Status::failed_precondition(e.to_string())),
         }
         tracing::info!(%cluster, "belongs to a cluster");
+        // The first vote is asked for as soon as all have answered. It is not lost when Raft takes votes by then; and
+        // when Raft takes longer to start, another vote is asked for.
+        let mut open = formation.inner.open.subscribe();
+        let _ = tokio::time::timeout(OPENING, open.wait_for(|open| *open)).await;
         Ok(Response::new(v1::FormationAdoptResponse {}))
     }
 }

@@ -8,7 +8,9 @@
 //! |---|---|
 //! | `cursor` | how far a reader is: what it still has to be sent |
 //! | `watch` | the stream: when it waits, sends, and ends |
+//! | `contact` | whether this node still hears of a leader |
 
+mod contact;
 mod cursor;
 mod watch;
 
@@ -16,6 +18,7 @@ mod watch;
 mod tests;
 
 use crate::context::Context;
+use contact::Contact;
 use ringfence_api::Failure;
 use ringfence_api::convert::{InvalidField, MapEntry, checked};
 use ringfence_api::v1;
@@ -32,8 +35,7 @@ use tonic::{Request, Response, Status};
 #[derive(Clone)]
 pub struct Map {
     context: Context,
-    /// A node that has not heard of a leader for so long ends its streams.
-    leaderless: Duration,
+    contact: Contact,
     stop: CancellationToken,
 }
 
@@ -41,7 +43,8 @@ impl Map {
     /// The service of one node. Streams end when `stop` is cancelled, or when the node has not heard of a leader for
     /// `leaderless`.
     pub fn new(context: Context, leaderless: Duration, stop: CancellationToken) -> Map {
-        Map { context, leaderless, stop }
+        let contact = Contact::watch(context.clone(), leaderless, stop.clone());
+        Map { context, contact, stop }
     }
 
     async fn look_up(&self, request: v1::LookupRequest) -> Result<v1::LookupResponse, Failure> {

@@ -1,5 +1,6 @@
 //! The stream of one reader: when it waits, when it sends, and when it ends.
 
+use super::contact::Contact;
 use super::cursor::{Cursor, lineage};
 use super::{Map, no_such_keyspace};
 use futures_util::stream;
@@ -25,6 +26,7 @@ pub(super) type Watching = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, S
 struct Reader {
     map: Map,
     cursor: Cursor,
+    contact: Contact,
     applied: watch::Receiver<LogIndex>,
 }
 
@@ -39,7 +41,8 @@ pub(super) async fn watch(map: Map, request: v1::WatchRequest) -> Result<Watchin
     let names = names.collect::<Result<BTreeSet<_>, _>>()?;
     let filter = (!names.is_empty()).then_some(names);
     let applied = map.context.replica.applied();
-    let mut reader = Reader { map, cursor: Cursor::new(filter.clone()), applied };
+    let contact = map.contact.clone();
+    let mut reader = Reader { map, contact, cursor: Cursor::new(filter.clone()), applied };
     reader.in_touch()?;
     if reader.catch_up(&request).await? {
         reader.cursor = Cursor::resume(filter, Revision::new(request.revision));
@@ -121,7 +124,7 @@ impl Reader {
             tokio::select! {
                 () = self.map.stop.cancelled() => {}
                 changed = self.applied.changed() => if changed.is_err() { return Err(stopping()) },
-                () = tokio::time::sleep(self.map.leaderless / 3) => {}
+                () = self.contact.lost() => {}
             }
         }
     }
@@ -131,10 +134,7 @@ impl Reader {
         if self.map.stop.is_cancelled() {
             return Err(stopping());
         }
-        match self.map.context.raft.since_contact() {
-            Some(silence) if silence <= self.map.leaderless => Ok(()),
-            _ => Err(Failure::no_leader()),
-        }
+        if self.contact.is_kept() { Ok(()) } else { Err(Failure::no_leader()) }
     }
 }
 

@@ -1,0 +1,50 @@
+//! Whether this node still hears of a leader. One look wakes all streams when it does not: thousands of them, each with a
+//! timer of its own, would keep an idle node busy.
+
+use crate::context::Context;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Whether this node is in touch with its cluster.
+#[derive(Clone)]
+pub(super) struct Contact {
+    context: Context,
+    leaderless: Duration,
+    lost: watch::Receiver<()>,
+}
+
+impl Contact {
+    /// Looks until `stop` is cancelled. A node that has heard nothing for `leaderless` is out of touch.
+    pub(super) fn watch(context: Context, leaderless: Duration, stop: CancellationToken) -> Contact {
+        let (tell, lost) = watch::channel(());
+        let contact = Contact { context, leaderless, lost };
+        let looker = contact.clone();
+        tokio::spawn(async move {
+            let mut tick = tokio::time::interval(leaderless / 8);
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    _ = tick.tick() => {}
+                }
+                if !looker.is_kept() {
+                    tell.send_replace(());
+                }
+            }
+        });
+        contact
+    }
+
+    /// It is in touch.
+    pub(super) fn is_kept(&self) -> bool {
+        self.context.raft.since_contact().is_some_and(|silence| silence <= self.leaderless)
+    }
+
+    /// Returns when it is not, a little later than that is so.
+    pub(super) async fn lost(&mut self) {
+        if self.lost.changed().await.is_err() {
+            // The node stops, which its streams are told by other means.
+            std::future::pending::<()>().await;
+        }
+    }
+}
