@@ -72,3 +72,8 @@ pub use ownership::{NotOwner, Ownership};
 pub use ringfence_core::ids;
 pub use ringfence_fence as fence;
 pub use worker::{Worker, shutdown_signal};
+
+/// The README's example is compiled like any other.
+#[cfg(all(doctest, feature = "rusqlite"))]
+#[doc = include_str!("../../README.md")]
+struct Readme;
