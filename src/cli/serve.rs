@@ -58,7 +58,7 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tuning")]
 struct Tuning {
-    /// What is logged: a level, or a filter by module [default: info,openraft=error]
+    /// What is logged: a level, or a filter by module [default: info,openraft=off]
     #[arg(long, env = "RINGFENCE_LOG", value_name = "FILTER")]
     log: Option<String>,
     /// How often a leader says that it lives [default: 60]

@@ -39,9 +39,10 @@ use std::time::Duration;
 /// The port that a coordinator listens on unless told otherwise.
 pub const DEFAULT_PORT: u16 = 7600;
 
-/// What is logged unless told otherwise. The consensus library reports every step of an election, and every message
-/// that a node which is down did not take; what of that concerns an operator the node says itself.
-pub const DEFAULT_LOG_FILTER: &str = "info,openraft=error";
+/// What is logged unless told otherwise. The consensus library reports every step of an election, every message that a
+/// node which is down did not take, and an orderly end as an error; what of that concerns an operator, a failed disk
+/// above all, the node says itself.
+pub const DEFAULT_LOG_FILTER: &str = "info,openraft=off";
 
 /// The settings of one node, fit to run.
 #[derive(Clone, Debug)]
