@@ -167,6 +167,8 @@ fn p04_a_second_drain_does_not_rearm() {
     let session = world.session(&owner);
     while world.owner(key) != Some(&other) {
         world.drain(key, &other, 600_000);
+        // Nor does being told again that it drains.
+        world.leader.timers.observe(key, at(world.now), &world.state, &world.leader.lessor);
         let left = world.leader.timers.drains_of(session, at(world.now));
         let expected = ms(2_000).saturating_sub(ms(world.now - began));
         assert_eq!(left.iter().map(|(_, _, left)| *left).collect::<Vec<_>>(), [expected]);
