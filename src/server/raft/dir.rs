@@ -48,15 +48,22 @@ pub(super) fn open(dir: &Path, cluster: &ClusterId, node: NodeId) -> Result<Disk
     let path = dir.join("log.redb");
     let ours =
         v1::RaftIdentity { cluster: cluster.to_string(), node: node.get(), store: new_store().map_err(at)? };
-    let (log, found) = RedbLog::open(&path, &record::encode(&ours), lock)?;
+    if !path.exists() {
+        if !snapshots.is_empty().map_err(at)? {
+            let why = "it is missing beside its snapshots, and with it the votes this node gave".to_string();
+            return Err(StartError::Corrupt { path, why });
+        }
+        RedbLog::create(&path, &record::encode(&ours))?;
+        // The names in the directory too must outlast a power cut.
+        File::open(dir).and_then(|d| d.sync_all()).map_err(at)?;
+    }
+    let (log, found) = RedbLog::open(&path, lock)?;
     let found: v1::RaftIdentity =
         record::decode(&found).map_err(|e| StartError::Corrupt { path: path.clone(), why: e.to_string() })?;
     if (&found.cluster, found.node) != (&ours.cluster, ours.node) {
         let shown = |id: &v1::RaftIdentity| format!("node {} of cluster {}", id.node, id.cluster);
         return Err(StartError::NotOurs { path, found: shown(&found), wanted: shown(&ours) });
     }
-    // The entries of the directory itself, so that a power cut right now leaves a directory that can be opened.
-    File::open(dir).and_then(|d| d.sync_all()).map_err(at)?;
     Ok(Disk { log: Box::new(log), snapshots: Box::new(snapshots), store: found.store })
 }
 

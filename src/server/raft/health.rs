@@ -27,13 +27,26 @@ impl Health {
     /// The node cannot go on. It does not recover by itself, and only the first reason counts: what follows is its
     /// consequence. It is in the status for whoever runs the node, who logs it, or asked for it.
     pub(super) fn stop(&self, why: &str) {
+        if self.end(why) {
+            tracing::error!(why, "this node stops");
+        }
+    }
+
+    /// The node was told to stop.
+    pub(super) fn close(&self) {
+        if self.end("it was shut down") {
+            tracing::info!("this node shuts down");
+        }
+    }
+
+    fn end(&self, why: &str) -> bool {
         self.report.send_if_modified(|report| {
             let first = report.stopped.is_none();
             if first {
                 report.stopped = Some(why.to_string());
             }
             first
-        });
+        })
     }
 
     /// The node is sick of this, or well again.

@@ -38,7 +38,7 @@ impl<A: Send + 'static> RaftNode<A> {
     ) -> Result<(), MembersError> {
         let inner = self.inner();
         let (turn, base) = inner.turn().await?;
-        inner.dialer.dial(node, &address).map_err(|e| MembersError::Invalid(e.to_string()))?;
+        inner.check_address(node, &address)?;
         match inner.member(node) {
             Some((known, true)) if known == address => return Ok(()),
             Some((known, _)) => {

@@ -140,6 +140,7 @@ impl<A: Send + 'static> RaftNode<A> {
             seed,
         });
         tokio::spawn(upkeep::run(Arc::downgrade(&inner)));
+        tokio::spawn(upkeep::run_slow(Arc::downgrade(&inner)));
         Ok(RaftNode { inner, answer: PhantomData })
     }
 
@@ -158,7 +159,7 @@ impl<A: Send + 'static> RaftNode<A> {
             return Err(MembersError::Invalid(format!("a cluster has at most {} members", limits::MEMBERS)));
         }
         for (node, address) in &members {
-            inner.dialer.dial(*node, address).map_err(|e| MembersError::Invalid(e.to_string()))?;
+            inner.check_address(*node, address)?;
         }
         let nodes: BTreeMap<u64, Peer> =
             members.into_iter().map(|(id, address)| (id.get(), Peer { address, store: None })).collect();
@@ -297,7 +298,7 @@ impl<A: Send + 'static> RaftNode<A> {
 
     /// Stops the node; when it returns, its files are closed and its lock is free. A leader should hand over first.
     pub async fn shutdown(&self) {
-        self.inner.health.stop("it was shut down");
+        self.inner.health.close();
         // An error means that the core did not end by itself; it has ended all the same.
         let _ = self.inner.raft.shutdown().await;
         self.inner.log.close().await;
@@ -371,6 +372,15 @@ impl Inner {
             Ok(Err(closed)) => Err(unknown(self.why_stopped(&closed))),
             Err(_) => Err(late()),
         }
+    }
+
+    /// Refuses an address that could never be dialled, before it becomes part of the membership.
+    pub(super) fn check_address(&self, node: NodeId, address: &str) -> Result<(), MembersError> {
+        if address.len() > limits::ADDRESS_BYTES {
+            let limit = limits::ADDRESS_BYTES;
+            return Err(MembersError::Invalid(format!("the address of {node} is longer than {limit} bytes")));
+        }
+        self.dialer.dial(node, address).map(drop).map_err(|e| MembersError::Invalid(e.to_string()))
     }
 
     /// The leader that the library points at, unless it is this node itself.

@@ -14,19 +14,34 @@ const EVERY: Duration = Duration::from_millis(250);
 /// Goes on for as long as the node has a handle.
 pub(super) async fn run(node: Weak<Inner>) {
     let mut last_snapshot = Mark { index: None, at: Instant::now(), appended: 0 };
-    let mut handed_over = false;
-    let mut ticks = tokio::time::interval(EVERY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut handed_over = None;
+    let mut ticks = ticks();
     loop {
         ticks.tick().await;
-        let Some(node) = node.upgrade() else { return };
-        if node.health.stopped().is_some() {
-            return;
-        }
+        let Some(node) = alive(&node) else { return };
         watch_disk(&node, &mut handed_over).await;
         compact(&node, &mut last_snapshot).await;
+    }
+}
+
+/// The same, for what may have to wait for a quorum, which the rest must not.
+pub(super) async fn run_slow(node: Weak<Inner>) {
+    let mut ticks = ticks();
+    loop {
+        ticks.tick().await;
+        let Some(node) = alive(&node) else { return };
         members::note_stores(&node).await;
     }
+}
+
+fn ticks() -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval(EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks
+}
+
+fn alive(node: &Weak<Inner>) -> Option<Arc<Inner>> {
+    node.upgrade().filter(|node| node.health.stopped().is_none())
 }
 
 /// Where things stood when the newest snapshot appeared.
@@ -36,22 +51,22 @@ struct Mark {
     appended: u64,
 }
 
-/// A leader whose disk hangs still sends heartbeats, so nobody else would lead: it must step aside by itself.
-async fn watch_disk(node: &Arc<Inner>, handed_over: &mut bool) {
+/// A leader whose disk hangs still sends heartbeats, so nobody else would lead: it must step aside by itself. It asks
+/// again when nobody has taken over.
+async fn watch_disk(node: &Arc<Inner>, asked: &mut Option<Instant>) {
     let slow = node.health.flush_age().filter(|age| *age >= node.config.slow_disk);
     node.health.sick(slow.map(|age| {
         format!("writing the log has taken {} s so far: look at the disk of this node", age.as_secs())
     }));
-    match slow {
-        Some(_) if !*handed_over && node.status.borrow().leads() => {
-            *handed_over = true;
-            if let Some(to) = members::furthest_voter(node) {
-                // An error means that the core has stopped, which the status says.
-                let _ = node.raft.trigger().transfer_leader(to).await;
-            }
+    let again = node.config.timings.election_max * 4;
+    if slow.is_none() {
+        *asked = None;
+    } else if node.status.borrow().leads() && asked.is_none_or(|at| at.elapsed() >= again) {
+        *asked = Some(Instant::now());
+        if let Some(to) = members::furthest_voter(node) {
+            // An error means that the core has stopped, which the status says.
+            let _ = node.raft.trigger().transfer_leader(to).await;
         }
-        Some(_) => {}
-        None => *handed_over = false,
     }
 }
 

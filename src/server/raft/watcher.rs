@@ -36,7 +36,7 @@ impl Watcher {
                 Ok(()) = report.changed() => true,
             };
             if !running {
-                self.health.stop("it was shut down");
+                self.health.close();
                 self.publish(&mut report);
                 return;
             }

@@ -40,19 +40,42 @@ fn of(error: impl Into<redb::Error>) -> io::Error {
 }
 
 impl RedbLog {
-    /// Opens the file, or makes it, for the node whose identity this record is. Returns the identity that the file holds.
-    pub(in crate::raft) fn open(
-        path: &Path,
-        identity: &Bytes,
-        lock: DirLock,
-    ) -> Result<(RedbLog, Bytes), StartError> {
+    /// Makes the file, with this record as its identity. It appears complete or not at all: a power cut while a node is
+    /// made must not leave one that is refused as damaged.
+    pub(in crate::raft) fn create(path: &Path, identity: &Bytes) -> Result<(), StartError> {
+        let at = |e: io::Error| StartError::of_file(path, e);
+        let new = path.with_extension("new");
+        match std::fs::remove_file(&new) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(e)),
+            _ => {}
+        }
+        let db = Self::check(&new).map_err(at)?;
+        let made = (|| {
+            let write = db.begin_write().map_err(of)?;
+            {
+                write.open_table(ENTRIES).map_err(of)?;
+                let mut meta = write.open_table(META).map_err(of)?;
+                meta.insert(IDENTITY, &identity[..]).map_err(of)?;
+            }
+            write.commit().map_err(of)
+        })();
+        made.map_err(at)?;
+        drop(db);
+        std::fs::rename(&new, path).map_err(at)
+    }
+
+    /// Opens the file. Returns the identity that it holds, too.
+    pub(in crate::raft) fn open(path: &Path, lock: DirLock) -> Result<(RedbLog, Bytes), StartError> {
         // A damaged tree can make the store panic instead of returning an error; to an operator both are the same.
-        let opened = catch_unwind(AssertUnwindSafe(|| Self::check(path)))
-            .unwrap_or_else(|_| Err(Damaged::error(path, "its structure is broken")));
-        let db = opened.map_err(|e| StartError::of_file(path, e))?;
-        let log = RedbLog { db, path: path.to_path_buf(), _lock: lock };
-        let found = log.identify(identity).map_err(|e| StartError::of_file(path, e))?;
-        Ok((log, found))
+        let opened = catch_unwind(AssertUnwindSafe(|| {
+            let db = Self::check(path)?;
+            let identity =
+                Self::identity(&db)?.ok_or_else(|| Damaged::error(path, "it does not say whose it is"))?;
+            Ok((db, identity))
+        }));
+        let opened = opened.unwrap_or_else(|_| Err(Damaged::error(path, "its structure is broken")));
+        let (db, identity) = opened.map_err(|e| StartError::of_file(path, e))?;
+        Ok((RedbLog { db, path: path.to_path_buf(), _lock: lock }, identity))
     }
 
     fn check(path: &Path) -> io::Result<Database> {
@@ -72,22 +95,10 @@ impl RedbLog {
         Ok(db)
     }
 
-    fn identify(&self, identity: &Bytes) -> io::Result<Bytes> {
-        let write = self.db.begin_write().map_err(of)?;
-        let found = {
-            write.open_table(ENTRIES).map_err(of)?;
-            let mut meta = write.open_table(META).map_err(of)?;
-            let found = meta.get(IDENTITY).map_err(of)?.map(|v| Bytes::copy_from_slice(v.value()));
-            match found {
-                Some(found) => found,
-                None => {
-                    meta.insert(IDENTITY, &identity[..]).map_err(of)?;
-                    identity.clone()
-                }
-            }
-        };
-        write.commit().map_err(of)?;
-        Ok(found)
+    fn identity(db: &Database) -> io::Result<Option<Bytes>> {
+        let read = db.begin_read().map_err(of)?;
+        let meta = read.open_table(META).map_err(of)?;
+        Ok(meta.get(IDENTITY).map_err(of)?.map(|v| Bytes::copy_from_slice(v.value())))
     }
 
     fn read(&self) -> io::Result<Stored> {

@@ -59,7 +59,11 @@ impl StoreBuilder<Types, LogStore, Applier, tempfile::TempDir> for File {
 /// A file's log in a directory.
 fn open(dir: &Path) -> Result<RedbLog, StartError> {
     let lock = DirLock::take(dir)?;
-    RedbLog::open(&dir.join("log.redb"), &Bytes::from_static(b"us"), lock).map(|(log, _)| log)
+    let path = dir.join("log.redb");
+    if !path.exists() {
+        RedbLog::create(&path, &Bytes::from_static(b"us"))?;
+    }
+    RedbLog::open(&path, lock).map(|(log, _)| log)
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {

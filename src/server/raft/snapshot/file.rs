@@ -39,6 +39,11 @@ impl FileSnapshots {
         Ok(FileSnapshots { dir: dir.to_path_buf() })
     }
 
+    /// True without a single snapshot.
+    pub(in crate::raft) fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.list()?.is_empty())
+    }
+
     /// All snapshots, oldest first.
     fn list(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let mut found = Vec::new();

@@ -122,6 +122,12 @@ async fn a_log_whose_snapshot_is_gone_or_damaged_is_refused() {
 
     std::fs::create_dir_all(&snapshots).unwrap();
     std::fs::write(&newest, bytes).unwrap();
+    let (log, aside) = (dir.path().join("log.redb"), dir.path().join("aside"));
+    std::fs::rename(&log, &aside).unwrap();
+    let error = world.start(1).await.err().unwrap();
+    assert!(matches!(&error, StartError::Corrupt { path, .. } if *path == log), "{error}");
+
+    std::fs::rename(&aside, &log).unwrap();
     world.start(1).await.unwrap();
     world.propose(1).await;
     assert_eq!(world.nodes[&1].values(), 201);

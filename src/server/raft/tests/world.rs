@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Channel;
+use tonic::transport::server::TcpIncoming;
 
 /// Far beyond anything that works.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -103,7 +103,9 @@ impl Link {
                 tokio::spawn(async move {
                     let pass = async {
                         let mut outbound = TcpStream::connect(target).await?;
-                        let _ = outbound.set_nodelay(true);
+                        // Or every answer waits 40 ms for Nagle and the delayed acknowledgement.
+                        inbound.set_nodelay(true)?;
+                        outbound.set_nodelay(true)?;
                         tokio::io::copy_bidirectional(&mut inbound, &mut outbound).await
                     };
                     tokio::select! {
@@ -232,7 +234,8 @@ impl World {
         let mut stopped = stop.subscribe();
         let server = tonic::transport::Server::builder().add_service(raft.service().server());
         let until = async move { drop(stopped.wait_for(|stop| *stop).await) };
-        tokio::spawn(server.serve_with_incoming_shutdown(TcpListenerStream::new(listener), until));
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        tokio::spawn(server.serve_with_incoming_shutdown(incoming, until));
         let running = Running { raft, log, stop };
         self.nodes.insert(id, running.clone());
         self.isolate(id, false);
