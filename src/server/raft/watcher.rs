@@ -45,7 +45,9 @@ impl Watcher {
 
     fn publish(&mut self, report: &mut watch::Receiver<Report>) {
         let metrics = self.metrics.borrow_watched().clone();
-        for (node, peer) in metrics.membership_config.membership().nodes() {
+        let membership = metrics.membership_config.membership();
+        self.stores.retain(|node| membership.get_node(&node).is_some());
+        for (node, peer) in membership.nodes() {
             self.stores.joined(*node, peer.store);
         }
         if let Err(fatal) = &metrics.running_state {

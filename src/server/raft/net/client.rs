@@ -152,7 +152,10 @@ impl Client {
         &self,
         response: v1::RaftAppendResponse,
     ) -> Result<StreamAppendResult<Types>, RPCError<Types>> {
-        self.config.stores.answered(self.target, response.store);
+        if !self.config.stores.answered(self.target, response.store) {
+            // Its empty log would look like one that went back, which the library takes for a broken invariant.
+            return Err(unreachable("the node lost its store: remove it, and add a new one under a new id"));
+        }
         wire::appended_in(response).map_err(network)
     }
 

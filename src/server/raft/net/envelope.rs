@@ -79,22 +79,29 @@ struct PeerStore {
 }
 
 impl Stores {
-    fn update(&self, node: u64, change: impl FnOnce(&mut PeerStore)) {
-        change(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(node).or_default());
-    }
-
     fn of(&self, node: u64) -> PeerStore {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&node).copied().unwrap_or_default()
     }
 
-    /// A peer answered with this store.
-    pub(super) fn answered(&self, node: u64, store: u64) {
-        self.update(node, |peer| peer.answered = (store != 0).then_some(store));
+    /// A peer answered with this store. False when it is another one than it had before: its answer must not count.
+    pub(super) fn answered(&self, node: u64, store: u64) -> bool {
+        let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let peer = peers.entry(node).or_default();
+        let had = peer.joined.or(peer.answered);
+        if had.is_none() {
+            peer.answered = (store != 0).then_some(store);
+        }
+        had.is_none_or(|had| had == store)
+    }
+
+    /// Forgets those that are no members any more.
+    pub(in crate::raft) fn retain(&self, member: impl Fn(u64) -> bool) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|node, _| member(*node));
     }
 
     /// The membership has this store for a node.
     pub(in crate::raft) fn joined(&self, node: u64, store: Option<u64>) {
-        self.update(node, |peer| peer.joined = store);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(node).or_default().joined = store;
     }
 
     /// The store a peer answered with last.
@@ -102,13 +109,8 @@ impl Stores {
         self.of(node).answered
     }
 
-    #[cfg(test)]
-    pub(in crate::raft) fn joined_for_test(&self, node: u64) -> Option<u64> {
-        self.meant(node)
-    }
-
     /// The store that a message to this node must mean.
-    pub(super) fn meant(&self, node: u64) -> Option<u64> {
+    pub(in crate::raft) fn meant(&self, node: u64) -> Option<u64> {
         self.of(node).joined
     }
 }
@@ -150,6 +152,18 @@ mod tests {
         let foreign = v1::RaftEnvelope { cluster: "c2\n".to_string(), ..one.envelope(2, None) };
         assert_eq!(refused(&two, &foreign), Code::FailedPrecondition);
         assert_eq!(two.meant(None).expect_err("missing").code(), Code::InvalidArgument);
+    }
+
+    #[test]
+    fn f012_an_answer_from_another_store_does_not_count() {
+        let stores = Stores::default();
+        assert!(stores.answered(2, 22) && stores.answered(2, 22));
+        assert!(!stores.answered(2, 23), "before the membership knows it");
+        stores.joined(2, Some(22));
+        assert_eq!((stores.meant(2), stores.learnt(2)), (Some(22), Some(22)));
+        assert!(stores.answered(2, 22) && !stores.answered(2, 23));
+        stores.retain(|node| node != 2);
+        assert!(stores.answered(2, 23), "removed, and added again");
     }
 
     #[test]

@@ -132,9 +132,7 @@ async fn f012_a_wiped_node_takes_no_part_until_it_is_replaced() {
     // The leader has written down whose stores these are.
     let (_, leader) = world.leader().await;
     let inner = leader.raft.inner();
-    leader
-        .until("the stores are known", |_| (1..=3).all(|id| inner.stores.joined_for_test(id).is_some()))
-        .await;
+    leader.until("the stores are known", |_| (1..=3).all(|id| inner.stores.meant(id).is_some())).await;
     world.converge().await;
 
     let (leads, _) = world.leader().await;
