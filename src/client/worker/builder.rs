@@ -183,9 +183,6 @@ impl Builder {
     /// [`ErrorKind::Invalid`] names the setting and its bound. [`ErrorKind::DuplicateIdentity`] when a live process
     /// holds the worker id: [`Error::identities`] has both addresses. [`ErrorKind::NotFound`] when a keyspace does not
     /// exist. Otherwise as any call to the coordinator.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
     pub async fn join(self) -> Result<Worker, Error> {
         let clock = self.clock.clone();
         let (profile, coordinator) = self.check()?;

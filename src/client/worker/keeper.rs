@@ -55,6 +55,8 @@ pub(super) struct Lost {
     pub(super) confirmed: bool,
     /// Releases of what was held when the lease ran out.
     pub(super) owed: Vec<Item>,
+    /// How many partitions were lost with it.
+    pub(super) partitions: usize,
 }
 
 impl Keeper {
@@ -64,7 +66,11 @@ impl Keeper {
         coordinator: Coordinator,
         clock: Clock,
     ) -> Result<Worker, Error> {
-        let host = Host::new(Handle::current(), clock.clone(), profile.health.clone());
+        let runtime = Handle::try_current().map_err(|_| {
+            let message = "owners run on the tokio runtime in which a worker joins, and there is none here";
+            Error::own(ErrorKind::Invalid, message)
+        })?;
+        let host = Host::new(runtime, clock.clone(), profile.health.clone());
         let registry = Arc::new(Registry::default());
         let (wish, wishes) = watch::channel(Wish::Serve);
         let (ended, ending) = watch::channel(None);
@@ -128,8 +134,11 @@ impl Keeper {
                 End::Lost(lost) => lost,
             };
             self.registry.set_session(None);
-            let cluster = lost.session.cluster.clone();
+            let (cluster, partitions) = (lost.session.cluster.clone(), lost.partitions);
             self.bury(lost).await;
+            if !self.serves() && partitions + self.tasks.running().len() == 0 {
+                return Ok(());
+            }
             if !self.serves() {
                 return self.not_released("the session was lost while tasks were ending");
             }

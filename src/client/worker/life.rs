@@ -54,6 +54,8 @@ pub(super) struct Life<'k> {
     confirmed_over: bool,
     /// Releases of what was held when the lease ran out.
     owed: Vec<Item>,
+    /// How many partitions were lost with the session.
+    lost: usize,
 }
 
 struct Holding {
@@ -96,6 +98,7 @@ impl<'k> Life<'k> {
             stage: Stage::Serving,
             confirmed_over: false,
             owed: Vec::new(),
+            lost: 0,
         }
     }
 
@@ -106,8 +109,8 @@ impl<'k> Life<'k> {
                 if !self.confirmed_over {
                     tracing::error!(session = %self.session.id, owned = self.owed.len(), "the lease ran out");
                 }
-                let Life { session, confirmed_over: confirmed, owed, .. } = self;
-                return End::Lost(Lost { session, confirmed, owed });
+                let Life { session, confirmed_over: confirmed, owed, lost: partitions, .. } = self;
+                return End::Lost(Lost { session, confirmed, owed, partitions });
             }
             match self.stage {
                 Stage::Abandoned if self.keeper.tasks.running().len() == 0 => return End::Abandoned,
@@ -243,7 +246,10 @@ impl<'k> Life<'k> {
         let token = tenure.token().short();
         match loss {
             // The session's end was reported once, for all of them.
-            Loss::Expired | Loss::SessionEnded => tracing::debug!(%token, ?loss, aborted = runs, "lost"),
+            Loss::Expired | Loss::SessionEnded => {
+                self.lost += 1;
+                tracing::debug!(%token, ?loss, aborted = runs, "lost");
+            }
             Loss::Taken | Loss::DrainOver => {
                 tracing::warn!(%token, ?loss, overran, aborted = runs, "lost before it was given back");
             }

@@ -1,6 +1,6 @@
 //! The owner function of a keyspace.
 
-use crate::fence::{DeclaredFence, Fence, FencingToken};
+use crate::fence::{DeclaredFence, Fence, FenceErrorKind, FencingToken};
 use crate::ownership::Ownership;
 use futures_util::future::BoxFuture;
 use ringfence_core::ids::KeyspaceName;
@@ -43,7 +43,7 @@ impl Owner {
             loop {
                 match fence.raise(token).await {
                     Ok(()) => break,
-                    Err(error) if !error.is_refusal() && self.may_pass(&error) => {
+                    Err(error) if may_pass(error.kind()) => {
                         tracing::warn!(token = %token.short(), fence = fence.name(), %error, "raising the fence again");
                         tokio::time::sleep(RAISE_AGAIN).await;
                     }
@@ -54,14 +54,13 @@ impl Owner {
         Ok(())
     }
 
-    /// What the storage could not do now it may do in a moment; what stands wrong in it stays so.
-    fn may_pass(&self, error: &crate::fence::FenceError) -> bool {
-        use crate::fence::FenceErrorKind;
-        matches!(error.kind(), FenceErrorKind::Busy | FenceErrorKind::Store)
-    }
-
     /// The owner's task.
     pub(super) fn run(&self, ownership: Ownership) -> BoxFuture<'static, Result<(), String>> {
         (self.function)(ownership)
     }
+}
+
+/// What the storage could not do now it may do in a moment; a refusal, and what stands wrong in it, stays so.
+fn may_pass(kind: FenceErrorKind) -> bool {
+    matches!(kind, FenceErrorKind::Busy | FenceErrorKind::Store)
 }

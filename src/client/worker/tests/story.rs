@@ -127,6 +127,46 @@ async fn f003_a_release_follows_the_task_and_the_lease_is_renewed_while_it_ends(
 }
 
 #[tokio::test]
+async fn f003_a_drained_partition_is_released_when_its_task_has_ended() {
+    let fake = Fake::start(TTL).await;
+    let (give, given) = mpsc::unbounded_channel();
+    let (finish, finished) = tokio::sync::watch::channel(false);
+    let owner = move |ownership: Ownership| {
+        let (give, mut finished) = (give.clone(), finished.clone());
+        async move {
+            let _ = give.send(ownership.clone());
+            ownership.revoked().await;
+            let _ = finished.wait_for(|finished| *finished).await;
+            Ok::<(), Infallible>(())
+        }
+    };
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let ownership = Given(given).next().await;
+    fake.drain(3, Duration::from_secs(30));
+    fake.heard("revoke seen 3@1").await;
+    let renewals = fake.world().renewals;
+    fake.until("renewed meanwhile", |world| world.renewals > renewals + 2).await;
+    assert!(ownership.is_valid(), "it flushes under its lease");
+    assert_eq!(fake.world().said("released 3@1"), 0);
+    finish.send_replace(true);
+    fake.heard("released 3@1").await;
+    assert!(!ownership.is_valid());
+    worker.leave().await.unwrap();
+}
+
+#[test]
+fn a_worker_without_a_runtime_is_an_error_and_no_panic() {
+    use std::task::{Context, Poll, Waker};
+    let builder = Worker::builder("w1").coordinator("http://127.0.0.1:1").own("orders", polite().0);
+    let mut joining = std::pin::pin!(builder.join());
+    match joining.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Err(error)) => assert_eq!(error.kind(), ErrorKind::Invalid),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn how_a_task_ends_is_what_is_reported() {
     let fake = Fake::start(TTL).await;
     let owner = |ownership: Ownership| async move {
