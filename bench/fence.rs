@@ -1,4 +1,4 @@
-//! What a check costs in process. `cargo bench -p ringfence-fence --bench check`
+//! What a check costs in process. `cargo bench -p ringfence-fence --bench fence`
 
 use ringfence_core::ids::ClusterId;
 use ringfence_fence::{FencingToken, MemoryFence};
