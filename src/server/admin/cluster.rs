@@ -13,11 +13,22 @@ use std::time::Duration;
 /// How long a new node may take to catch up. It may have a snapshot to receive, of tens of megabytes.
 const CATCH_UP: Duration = Duration::from_secs(60);
 
-/// The nodes, the leader and the term, as this node sees them. Without a quorum, and while the cluster forms.
-pub(super) fn status(formation: &Formation, context: Option<&Context>) -> v1::ClusterStatusResponse {
+/// The nodes, the leader and the term, as this node sees them. Without a quorum, and while the cluster forms. A leader
+/// that it has not heard of for `leaderless` is not known to lead any more: Raft itself remembers it for ever.
+pub(super) fn status(
+    formation: &Formation,
+    context: Option<&Context>,
+    leaderless: Duration,
+) -> v1::ClusterStatusResponse {
     let identity = formation.identity();
     let cluster = identity.belongs.as_ref().map(|belongs| belongs.cluster.to_string());
-    let raft = context.map(|context| context.raft.status().borrow().clone());
+    let raft = context.map(|context| {
+        let mut raft = context.raft.status().borrow().clone();
+        if context.raft.since_contact().is_none_or(|silence| silence > leaderless) {
+            raft.leader = None;
+        }
+        raft
+    });
     let mut response = v1::ClusterStatusResponse {
         cluster: cluster.unwrap_or_default(),
         answered_by: identity.node.get(),
@@ -29,7 +40,14 @@ pub(super) fn status(formation: &Formation, context: Option<&Context>) -> v1::Cl
             response.leader = raft.leader.as_ref().map_or(0, |(node, _)| node.get());
             response.term = Term::get(raft.term);
             response.applied_index = raft.applied.map_or(0, |at| at.index.get());
-            response.nodes = raft.members.iter().map(|(node, member)| shown(&raft, *node, member)).collect();
+            let silent = context.map(|context| context.raft.silent_for()).unwrap_or_default();
+            let reachable = |node: &NodeId| {
+                let answers = || silent.get(node).is_some_and(|silence| *silence <= leaderless);
+                raft.leads().then(|| *node == raft.node || answers())
+            };
+            let members = raft.members.iter();
+            response.nodes =
+                members.map(|(node, member)| shown(&raft, *node, member, reachable(node))).collect();
         }
         None => {
             let listed = formation.founders().into_iter().flat_map(Founders::nodes);
@@ -46,7 +64,7 @@ pub(super) fn status(formation: &Formation, context: Option<&Context>) -> v1::Cl
     response
 }
 
-fn shown(raft: &RaftStatus, node: NodeId, member: &Member) -> v1::Node {
+fn shown(raft: &RaftStatus, node: NodeId, member: &Member, reachable: Option<bool>) -> v1::Node {
     let leads = raft.leader.as_ref().is_some_and(|(leader, _)| *leader == node);
     let role = match (leads, member.voter) {
         (true, _) => v1::NodeRole::Leader,
@@ -58,7 +76,7 @@ fn shown(raft: &RaftStatus, node: NodeId, member: &Member) -> v1::Node {
         address: member.address.clone(),
         role: role.into(),
         matched_index: member.matched.map(LogIndex::get),
-        reachable: None,
+        reachable,
     }
 }
 

@@ -8,15 +8,20 @@ use ringfence_api::convert::Partition;
 use ringfence_api::v1;
 use ringfence_core::ids::{KeyspaceId, PartitionId, PartitionKey};
 use ringfence_core::state::{Keyspace, Phase, State, Takeover};
+use std::time::Duration;
 
 /// How many partitions, or workers, are named one by one.
 const NAMED: usize = 100;
 
 /// The state of everything, from the leader.
-pub(super) async fn health(formation: &Formation, context: &Context) -> Result<v1::HealthResponse, Failure> {
+pub(super) async fn health(
+    formation: &Formation,
+    context: &Context,
+    leaderless: Duration,
+) -> Result<v1::HealthResponse, Failure> {
     let (term, _) = context.confirm().await?;
     let mut health = v1::HealthResponse {
-        cluster: Some(cluster::status(formation, Some(context))),
+        cluster: Some(cluster::status(formation, Some(context), leaderless)),
         sick: context.raft.status().borrow().sick.clone().unwrap_or_default(),
         ..v1::HealthResponse::default()
     };

@@ -34,6 +34,7 @@ use ringfence_api::v1;
 use ringfence_api::v1::admin_service_server::AdminService;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
@@ -43,6 +44,7 @@ pub(crate) struct Admin {
     formation: Formation,
     context: Arc<OnceLock<Context>>,
     shortest: ShortestTtl,
+    leaderless: Duration,
 }
 
 /// Pieces of a list.
@@ -51,7 +53,12 @@ type Pieces<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 impl Admin {
     /// The service of a node that may not belong to a cluster yet.
     pub(crate) fn new(formation: Formation, timings: &Timings) -> Admin {
-        Admin { formation, context: Arc::new(OnceLock::new()), shortest: ShortestTtl::new(timings) }
+        Admin {
+            formation,
+            context: Arc::new(OnceLock::new()),
+            shortest: ShortestTtl::new(timings),
+            leaderless: timings.leaderless(),
+        }
     }
 
     /// The node belongs to a cluster. It comes to once.
@@ -142,11 +149,11 @@ impl AdminService for Admin {
         &self,
         _: Request<v1::ClusterStatusRequest>,
     ) -> Result<Response<v1::ClusterStatusResponse>, Status> {
-        Ok(Response::new(cluster::status(&self.formation, self.context.get())))
+        Ok(Response::new(cluster::status(&self.formation, self.context.get(), self.leaderless)))
     }
 
     async fn health(&self, _: Request<v1::HealthRequest>) -> Result<Response<v1::HealthResponse>, Status> {
-        Ok(Response::new(health::health(&self.formation, self.context()?).await?))
+        Ok(Response::new(health::health(&self.formation, self.context()?, self.leaderless).await?))
     }
 
     async fn add_node(

@@ -116,6 +116,12 @@ impl Default for Timings {
 }
 
 impl Timings {
+    /// How long a node may hear nothing of a leader before it is out of touch: three election timeouts, so that an
+    /// ordinary election passes unnoticed.
+    pub(crate) fn leaderless(&self) -> Duration {
+        self.election_max * 3
+    }
+
     /// Whether these can work together.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let wrong = |text: String| Err(StartError::Config(text));
@@ -173,9 +179,16 @@ impl Default for Compaction {
 impl Compaction {
     /// Whether these can work together.
     pub(crate) fn check(&self) -> Result<(), StartError> {
-        if self.entries == 0 || self.bytes == 0 || self.every.is_zero() {
-            return Err(StartError::Config("a bound of compaction is zero: it would never end".to_string()));
+        let zero = [
+            ("snapshot-entries", self.entries == 0),
+            ("snapshot-bytes", self.bytes == 0),
+            ("snapshot-every-ms", self.every.is_zero()),
+        ];
+        match zero.into_iter().find(|(_, is_zero)| *is_zero) {
+            Some((name, _)) => Err(StartError::Config(format!(
+                "{name} is 0: a snapshot would be taken after nothing, for ever"
+            ))),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

@@ -177,10 +177,9 @@ impl Settings {
         &self.warnings
     }
 
-    /// How long a node may hear nothing of a leader before its readers are sent elsewhere: three election timeouts, so
-    /// that an ordinary election passes without their noticing.
+    /// How long a node may hear nothing of a leader before its readers are sent elsewhere.
     pub(crate) fn leaderless(&self) -> Duration {
-        self.timings.election_max * 3
+        self.timings.leaderless()
     }
 }
 

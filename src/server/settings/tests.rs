@@ -60,7 +60,7 @@ fn each_setting_that_cannot_work_is_refused_and_both_that_disagree_are_named() {
         (with(|g| g.heartbeat_ms = Some(200)), ["election", "heartbeat"]),
         (with(|g| g.election_min_ms = Some(400)), ["election_max", "election_min"]),
         (with(|g| g.election_max_ms = Some(u64::MAX)), ["election-max-ms is", "60000"]),
-        (with(|g| g.snapshot_entries = Some(0)), ["compaction", "zero"]),
+        (with(|g| g.snapshot_entries = Some(0)), ["snapshot-entries", "is 0"]),
     ] {
         assert!(parts.iter().all(|part| message.contains(part)), "{message} lacks one of {parts:?}");
     }

@@ -137,7 +137,9 @@ impl Committer {
                     self.health.flush_began();
                 }
                 let result = backend.commit(&ops).map_err(|e| {
-                    format!("the log could not be written ({e}); free or replace the disk, then start the node again")
+                    let place = backend.place();
+                    let place = place.display();
+                    format!("{place} could not be written ({e}); free or replace the disk, then start the node again")
                 });
                 if blocks {
                     self.health.flush_ended();
