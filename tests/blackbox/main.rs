@@ -1,7 +1,11 @@
-//! Black-box tests: the house itself, several nodes in one process, and real processes that are stopped, killed and
-//! cut off. One binary, because each links everything.
+//! Black-box tests: the house itself, the examples, and real processes that are stopped, killed and fed what is wrong.
+//! One binary, because each links everything.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod bad_input;
+mod cli;
 mod examples;
+mod harness;
 mod house;
+mod processes;

@@ -35,6 +35,9 @@ pub(crate) struct WorkerArgs {
     keyspace: String,
     #[arg(long)]
     database: PathBuf,
+    /// Nobody calls a worker of the demo: it tells two processes with one id apart.
+    #[arg(long, default_value = "")]
+    address: String,
     #[arg(long)]
     no_fence: bool,
 }
@@ -71,6 +74,7 @@ async fn work(args: WorkerArgs) -> anyhow::Result<()> {
     let owner = Arc::clone(&shared);
     let worker = Worker::builder(shared.id.as_str())
         .coordinator(args.endpoints.as_str())
+        .address(&args.address)
         .own(&args.keyspace, move |ownership| own(ownership, Arc::clone(&owner)))
         .join()
         .await;

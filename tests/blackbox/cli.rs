@@ -1,0 +1,227 @@
+//! What scripts rely on: exit codes, JSON whatever happens, errors on standard error, and a reader that goes away.
+
+use crate::harness::{Cluster, Fleet, KEYSPACE, Ran, free_address, run, run_with, wait_for};
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Command, Stdio};
+
+/// Every verb that asks the cluster, as a script would write it.
+const VERBS: [&[&str]; 18] = [
+    &["status"],
+    &["keyspace", "create", "orders", "--partitions", "4"],
+    &["keyspace", "create", "orders", "--partitions", "4", "--if-absent"],
+    &["keyspace", "update", "orders", "--ttl", "5s"],
+    &["keyspace", "list"],
+    &["keyspace", "show", "orders"],
+    &["keyspace", "delete", "orders"],
+    &["keyspace", "delete", "orders", "--if-exists"],
+    &["worker", "list"],
+    &["partition", "list", "orders"],
+    &["partition", "show", "orders/0"],
+    &["partition", "move", "orders/0", "--to", "w1"],
+    &["partition", "end-cooling", "orders/0"],
+    &["who-owns", "orders", "customer-17"],
+    &["cluster", "status"],
+    &["cluster", "add-node", "9=127.0.0.1:9"],
+    &["cluster", "remove-node", "9"],
+    &["cluster", "transfer-leader"],
+];
+
+/// With JSON there is one document on standard output, and what is wrong is on standard error as well.
+#[track_caller]
+fn failed(ran: &Ran, exit: i32, code: &str) {
+    let error = &ran.json()["error"];
+    assert_eq!((ran.code, &error["code"]), (exit, &code.into()), "{ran:?}");
+    let message = error["message"].as_str().unwrap();
+    assert!(!message.is_empty() && ran.err.starts_with("error: "), "{ran:?}");
+}
+
+#[test]
+fn f105_every_verb_fails_with_1_and_json_when_no_coordinator_answers() {
+    let nowhere = format!("http://{}", free_address());
+    std::thread::scope(|scope| {
+        for verb in VERBS {
+            let nowhere = &nowhere;
+            scope.spawn(move || {
+                let ran = run(nowhere, &[verb, &["--timeout", "300ms", "-o", "json"]].concat());
+                failed(&ran, 1, "unreachable");
+                let table = run(nowhere, &[verb, &["--timeout", "300ms"]].concat());
+                assert_eq!((table.code, table.out.as_str()), (1, ""), "{table:?}");
+                assert!(
+                    table.err.contains(nowhere.trim_start_matches("http://")),
+                    "it does not say who: {table:?}"
+                );
+            });
+        }
+    });
+}
+
+#[test]
+fn f105_bad_usage_is_2_and_json_on_request_for_every_verb() {
+    for verb in VERBS {
+        let ran = run_with(&[], &[verb, &["--nonsense", "-o", "json"]].concat());
+        failed(&ran, 2, "usage");
+        let table = run_with(&[], &[verb, &["--nonsense"]].concat());
+        assert_eq!((table.code, table.out.as_str()), (2, ""), "{table:?}");
+    }
+    failed(&run_with(&[("RINGFENCE_ENDPOINTS", "ftp://a:1")], &["status", "-o", "json"]), 2, "usage");
+    assert_eq!(run_with(&[], &["--help"]).code, 0);
+    assert_eq!(run_with(&[], &["--version"]).code, 0);
+}
+
+#[test]
+fn f105_exit_codes_against_a_live_cluster() {
+    let cluster = Cluster::dev();
+    let run = |args: &[&str]| cluster.run(args);
+    let result = |args: &[&str]| run(args).done()["result"].as_str().unwrap().to_owned();
+
+    let create = ["keyspace", "create", KEYSPACE, "--partitions", "2", "--ttl", "2s"];
+    assert_eq!(result(&create), "created");
+    failed(&run(&create), 1, "already_exists");
+    let if_absent = [&create[..], &["--if-absent"]].concat();
+    assert_eq!(result(&if_absent), "unchanged");
+    failed(&run(&["keyspace", "create", KEYSPACE, "--partitions", "3", "--if-absent"]), 1, "refused");
+    assert_eq!(result(&["keyspace", "update", KEYSPACE, "--balance", "false"]), "updated");
+    assert_eq!(result(&["keyspace", "update", KEYSPACE, "--balance", "true"]), "updated");
+
+    for missing in [
+        &["keyspace", "show", "nothing"][..],
+        &["keyspace", "update", "nothing", "--ttl", "5s"],
+        &["keyspace", "delete", "nothing"],
+        &["partition", "list", "nothing"],
+        &["partition", "show", "nothing/0"],
+        &["partition", "show", "orders/2"],
+        &["partition", "move", "orders/0", "--to", "nobody"],
+        &["partition", "end-cooling", "orders/2"],
+        &["who-owns", "nothing", "key"],
+        &["cluster", "remove-node", "9"],
+    ] {
+        let ran = run(missing);
+        let code = ran.json()["error"]["code"].as_str().unwrap().to_owned();
+        failed(&ran, 1, &code);
+        assert!(["not_found", "invalid", "refused"].contains(&code.as_str()), "{ran:?}");
+    }
+    assert_eq!(result(&["keyspace", "delete", "nothing", "--if-exists"]), "unchanged");
+    failed(&run(&["who-owns", KEYSPACE, "xyz", "--hex"]), 2, "usage");
+
+    // Nobody owns anything: to ask who does is no failure, and somebody is needed.
+    assert_eq!(run(&["who-owns", KEYSPACE, "key"]).done()["worker"], Value::Null);
+    let status = run(&["status"]);
+    assert_eq!((status.code, &status.json()["needs_somebody"]), (1, &true.into()), "{status:?}");
+
+    let mut fleet = Fleet::of(&cluster, true);
+    fleet.start("w1");
+    fleet.start("w2");
+    fleet.balanced(&["w1", "w2"], 2);
+    cluster.all_ready(KEYSPACE);
+    let healthy = wait_for("nobody is needed", || Some(run(&["status"])).filter(|ran| ran.code == 0)).json();
+    assert_eq!((&healthy["needs_somebody"], &healthy["reasons"]), (&false.into(), &serde_json::json!([])));
+    assert_eq!(healthy["counts"]["ready"], 2);
+
+    let owner = run(&["partition", "show", "orders/0"]).done()["worker"].as_str().unwrap().to_owned();
+    let other = if owner == "w1" { "w2" } else { "w1" };
+    assert_eq!(result(&["partition", "move", "orders/0", "--to", &owner]), "unchanged");
+    assert_eq!(result(&["partition", "end-cooling", "orders/0"]), "unchanged");
+    assert_eq!(result(&["partition", "move", "orders/0", "--to", other, "--wait"]), "moved");
+    assert_eq!(result(&["cluster", "transfer-leader", "--to", "1"]), "unchanged");
+    let own = format!("1={}", cluster.addresses[&1]);
+    assert_eq!(result(&["cluster", "add-node", &own]), "unchanged");
+    failed(&run(&["cluster", "remove-node", "1"]), 1, "refused");
+    assert_eq!(result(&["keyspace", "delete", KEYSPACE]), "deleted");
+    failed(&run(&["keyspace", "show", KEYSPACE]), 1, "not_found");
+}
+
+#[test]
+fn f105_without_a_quorum_changes_are_refused_and_status_says_that_somebody_is_needed() {
+    let mut cluster = Cluster::durable(3);
+    cluster.create_keyspace(KEYSPACE, 2, "2s");
+    for node in [1, 2] {
+        cluster.node(node).kill();
+    }
+    for verb in [&["keyspace", "create", "more", "--partitions", "1"][..], &["who-owns", KEYSPACE, "key"]] {
+        let ran = cluster.run(&[verb, &["--timeout", "2s"]].concat());
+        let code = ran.json()["error"]["code"].as_str().unwrap().to_owned();
+        failed(&ran, 1, &code);
+        let known = ["no_leader", "unavailable", "unknown_outcome", "unreachable", "timeout"];
+        assert!(known.contains(&code.as_str()), "{ran:?}");
+    }
+    let status = cluster.run(&["status", "--timeout", "2s"]);
+    assert_eq!((status.code, &status.json()["needs_somebody"]), (1, &true.into()), "{status:?}");
+    // What the node that is left knows is told, and that it knows no leader.
+    let seen = wait_for("the node that is left knows no leader", || {
+        let ran = cluster.run_at(3, &["cluster", "status", "--timeout", "2s"]);
+        Some(ran.done()).filter(|status| status["leader"].is_null())
+    });
+    assert_eq!(seen["nodes"].as_array().unwrap().len(), 3, "{seen}");
+}
+
+#[test]
+fn the_json_of_the_lists_has_the_fields_that_are_promised() {
+    let cluster = Cluster::durable(1);
+    cluster.create_keyspace(KEYSPACE, 2, "2s");
+    let mut fleet = Fleet::of(&cluster, true);
+    fleet.start("w1");
+    fleet.balanced(&["w1"], 2);
+    cluster.all_ready(KEYSPACE);
+
+    let list = cluster.run(&["partition", "list", KEYSPACE]).done();
+    for (number, partition) in list.as_array().unwrap().iter().enumerate() {
+        assert_eq!((&partition["keyspace"], &partition["partition"]), (&KEYSPACE.into(), &number.into()));
+        assert_eq!((&partition["phase"], &partition["worker"]), (&"owned".into(), &"w1".into()));
+        assert!(partition["session"].is_u64() && partition["epoch"].is_u64(), "{partition}");
+        assert_eq!(partition["ready"], true);
+    }
+    assert_eq!(list.as_array().unwrap().len(), 2);
+
+    let status = cluster.run(&["cluster", "status"]).done();
+    assert!(status["cluster_id"].is_string() && status["term"].as_u64() > Some(0), "{status}");
+    assert_eq!(status["leader"], 1);
+    let node = &status["nodes"][0];
+    assert_eq!((&node["id"], &node["role"]), (&1.into(), &"leader".into()), "{status}");
+    assert_eq!(node["address"], cluster.addresses[&1].as_str());
+
+    let owner = cluster.run(&["who-owns", KEYSPACE, "customer-17"]).done();
+    let listed = &list[usize::try_from(owner["partition"].as_u64().unwrap()).unwrap()];
+    for field in ["keyspace", "partition", "phase", "worker", "session", "epoch", "ready"] {
+        assert_eq!(owner[field], listed[field], "{field}: {owner}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let cluster = Cluster::dev();
+    cluster.create_keyspace(KEYSPACE, 2_000, "2s");
+    let start = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+        command.args(["--die-with-parent"]).args(args).env("RINGFENCE_ENDPOINTS", &cluster.endpoints);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    for args in [&["watch"][..], &["watch", "-o", "json"], &["partition", "list", KEYSPACE, "-o", "json"]] {
+        let mut child = start(args);
+        let mut first = String::new();
+        // `| head -1`
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        if args[0] == "watch" {
+            output.read_line(&mut first).unwrap();
+            assert!(first.contains("vacant"), "{first}");
+        }
+        drop(output);
+        if args[0] == "watch" {
+            // It notices with the next change.
+            cluster.run(&["keyspace", "create", &format!("new-{}", args.len()), "--partitions", "1"]).done();
+        }
+        let code = wait_for("the command ends", || child.try_wait().unwrap()).code();
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{args:?}");
+    }
+    // No standard output at all, and none of the two.
+    for line in ["keyspace list >&-", "status -o json >&- 2>&-", "nonsense >&- 2>&-"] {
+        let shell = format!("{} {line}", env!("CARGO_BIN_EXE_ringfence"));
+        let ran =
+            Command::new("sh").args(["-c", &shell]).env("RINGFENCE_ENDPOINTS", &cluster.endpoints).output();
+        let ran = ran.unwrap();
+        assert!(ran.status.code().is_some_and(|code| code <= 2), "{line}: {ran:?}");
+        assert!(!String::from_utf8_lossy(&ran.stderr).contains("panicked"), "{line}: {ran:?}");
+    }
+}

@@ -1,0 +1,127 @@
+//! Nodes that come, go, lose their disk, or are given another's.
+
+use crate::harness::{Cluster, free_address, wait_for};
+use nix::sys::signal::Signal;
+
+#[test]
+fn f012_a_wiped_node_is_refused_and_its_place_is_taken_by_one_with_a_new_id() {
+    let mut cluster = Cluster::durable(3);
+    cluster.create_keyspace("orders", 4, "5s");
+    let (leader, _) = cluster.leader();
+    let wiped = if leader == 3 { 2 } else { 3 };
+
+    cluster.node(wiped).kill();
+    std::fs::remove_dir_all(cluster.data_dir(wiped)).unwrap();
+    cluster.start(wiped);
+    let (code, said) = cluster.refusal(wiped);
+    assert_eq!(code, Some(1), "{said}");
+    for part in
+        ["data directory is new", "does not come back under its id", "remove-node", &format!("n{wiped}")]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // The others lost nothing by it.
+    assert_eq!(cluster.acknowledged(&["keyspace", "show", "orders"])["partitions"], 4);
+
+    // Its place is taken, by the two steps of the README.
+    cluster.addresses.insert(4, free_address());
+    cluster.start_with(4, &["--join"]);
+    let added = format!("4={}", cluster.addresses[&4]);
+    wait_for("node 4 waits to be added", || cluster.node(4).log().contains("listening").then_some(()));
+    assert_eq!(cluster.acknowledged(&["cluster", "add-node", &added])["result"], "added");
+    assert_eq!(cluster.run(&["cluster", "add-node", &added]).done()["result"], "unchanged");
+    let removed = cluster.acknowledged(&["cluster", "remove-node", &wiped.to_string()]);
+    assert_eq!(removed["result"], "removed");
+    let nodes: Vec<u64> = ids(&cluster);
+    assert!(nodes.contains(&4) && !nodes.contains(&wiped) && nodes.len() == 3, "{nodes:?}");
+
+    // An id is used once: also with another address, and also waiting to be added.
+    cluster.nodes.remove(&wiped);
+    std::fs::remove_dir_all(cluster.data_dir(wiped)).unwrap();
+    cluster.start_with(wiped, &["--join"]);
+    wait_for("it waits to be added", || cluster.node(wiped).log().contains("listening").then_some(()));
+    let again = cluster.run(&["cluster", "add-node", &format!("{wiped}={}", cluster.addresses[&wiped])]);
+    assert_eq!(again.code, 1, "{again:?}");
+    assert!(again.err.contains(&format!("n{wiped}")), "{again:?}");
+    assert_eq!(ids(&cluster), nodes);
+    cluster.nodes.remove(&wiped);
+
+    // The one that was added is a node like the others: it survives its own death, and carries a vote for another's.
+    cluster.node(4).kill();
+    cluster.start_with(4, &["--join"]);
+    wait_for("node 4 is back", || {
+        let status = cluster.run_at(4, &["cluster", "status", "--timeout", "1s"]);
+        (status.code == 0 && status.json()["answered_by"] == 4).then_some(())
+    });
+    let (leader, _) = cluster.leader();
+    let victim = if leader == 4 { *nodes.iter().find(|node| **node != 4).unwrap() } else { leader };
+    cluster.node(victim).kill();
+    cluster.acknowledged(&["keyspace", "create", "after", "--partitions", "1", "--if-absent"]);
+    assert_eq!(cluster.acknowledged(&["keyspace", "list"]).as_array().unwrap().len(), 2);
+}
+
+/// The members as the leader has them; a node that waits to be added has none to tell of.
+fn ids(cluster: &Cluster) -> Vec<u64> {
+    let status = wait_for("a node leads", || cluster.leader_now());
+    status["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn the_lead_is_handed_over_when_asked_and_before_a_leader_ends() {
+    let mut cluster = Cluster::durable(3);
+    let (leader, term) = cluster.leader();
+    let to = leader % 3 + 1;
+    let moved = cluster.run(&["cluster", "transfer-leader", "--to", &to.to_string()]).done();
+    assert_eq!((&moved["result"], &moved["node"]), (&"transferred".into(), &to.into()));
+    let (second, second_term) = cluster.leader();
+    assert!(second == to && second_term > term);
+    let same = cluster.run(&["cluster", "transfer-leader", "--to", &to.to_string()]).done();
+    assert_eq!((&same["result"], cluster.leader()), (&"unchanged".into(), (second, second_term)));
+
+    cluster.node(second).signal(Signal::SIGTERM);
+    assert_eq!(cluster.node(second).ended().code(), Some(0));
+    // It ends when another leads: nobody waits for an election behind it.
+    let (third, third_term) = cluster.leader();
+    assert!(third != second, "node {third} leads");
+    // A vote that timed out and was repeated would show as more than one term.
+    assert_eq!(third_term, second_term + 1, "the lead was not handed over: it was elected");
+    cluster.run(&["keyspace", "create", "orders", "--partitions", "1"]).done();
+
+    cluster.start(second);
+    wait_for("it follows", || {
+        let status = cluster.run_at(second, &["cluster", "status", "--timeout", "1s"]);
+        (status.code == 0 && status.json()["leader"] == third).then_some(())
+    });
+}
+
+#[test]
+fn f012_a_data_directory_of_another_node_or_of_another_cluster_is_refused_and_both_are_named() {
+    let mut one = Cluster::durable(1);
+    let mut two = Cluster::durable(1);
+    let name = |cluster: &Cluster| {
+        cluster.run(&["cluster", "status"]).done()["cluster_id"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = (name(&one), name(&two));
+    for cluster in [&mut one, &mut two] {
+        cluster.node(1).signal(Signal::SIGTERM);
+        assert_eq!(cluster.node(1).ended().code(), Some(0));
+    }
+
+    // Another node.
+    one.addresses.insert(2, free_address());
+    std::fs::rename(one.data_dir(1), one.data_dir(2)).unwrap();
+    one.start_with(2, &["--join"]);
+    let (code, said) = one.refusal(2);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(["n1", "n2", first.as_str(), "data-2"].iter().all(|part| said.contains(part)), "{said}");
+
+    // Another cluster: the log of one beside the identity of the other.
+    std::fs::copy(two.data_dir(1).join("log.redb"), one.data_dir(2).join("log.redb")).unwrap();
+    std::fs::rename(one.data_dir(2), one.data_dir(1)).unwrap();
+    one.nodes.clear();
+    one.addresses.remove(&2);
+    one.start(1);
+    let (code, said) = one.refusal(1);
+    assert_eq!(code, Some(1), "{said}");
+    assert!([first.as_str(), second.as_str(), "log.redb"].iter().all(|part| said.contains(part)), "{said}");
+}

@@ -1,0 +1,6 @@
+//! What real processes do when they are stopped, killed and started again.
+
+mod demo;
+mod members;
+mod nodes;
+mod workers;
