@@ -3,6 +3,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod cases;
+mod cluster;
 mod bad_input;
 mod cli;
 mod examples;

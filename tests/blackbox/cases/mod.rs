@@ -1,0 +1,15 @@
+//! Incidents, traps and rows of the founding articles, each as a test of its own name.
+//!
+//! | file | theme |
+//! |---|---|
+//! | `leases` | renewals, elections, silence: who believes what, and until when |
+//! | `handoffs` | from one owner to the next, and what the one before may still do |
+//! | `retries` | replies that are lost, requests that come late |
+//! | `identity` | who may speak for a session, and who bears a name |
+//! | `clients` | what a coordinator says to those who ask the wrong node or ask nonsense |
+
+mod clients;
+mod handoffs;
+mod identity;
+mod leases;
+mod retries;
