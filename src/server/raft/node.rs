@@ -16,7 +16,9 @@ use super::types::{self, Committed, Data, LogId, Peer, Runtime, Types};
 use super::upkeep;
 use super::watcher::Watcher;
 use bytes::Bytes;
+use openraft::Instant as _;
 use openraft::ReadPolicy;
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{
     ClientWriteError, ForwardReason, ForwardToLeader, InitializeError, LinearizableReadError, RaftError,
 };
@@ -275,6 +277,14 @@ impl<A: Send + 'static> RaftNode<A> {
             (true, false) => acked.map(|at| at.elapsed()),
             (false, _) => self.inner.contact.last().map(|at| at.elapsed()),
         }
+    }
+
+    /// As the leader: how long each other member has not answered. A member that never did is left out.
+    pub fn silent_for(&self) -> BTreeMap<NodeId, Duration> {
+        let metrics = self.inner.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let answered = metrics.heartbeat.iter().flatten();
+        answered.filter_map(|(id, at)| Some((NodeId::new(*id).ok()?, (*at)?.elapsed()))).collect()
     }
 
     /// The service that answers peers, to be mounted on the node's port.
