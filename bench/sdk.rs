@@ -51,7 +51,10 @@ async fn main() {
     let router = Router::connect(endpoint.as_str(), ["orders"]).await.unwrap();
     let all_ready = |view: &ringfence::router::View| {
         let partitions = view.keyspace("orders").map(|keyspace| {
-            keyspace.partitions().filter(|p| p.owner().is_some_and(|owner| owner.is_ready())).count()
+            keyspace
+                .partitions()
+                .filter(|p| p.owner().is_some_and(ringfence::router::Owner::is_ready))
+                .count()
         });
         partitions == Some(PARTITIONS as usize)
     };

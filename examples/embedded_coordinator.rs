@@ -45,7 +45,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let found = admin.partition("orders", PartitionId::new(0)).await?.partition;
     let owner = found.owner.as_ref().map_or("nobody", |owner| owner.worker.as_str());
-    let (epoch, ready) = (found.epoch.map_or(0, |e| e.get()), if found.ready { ", ready" } else { "" });
+    let (epoch, ready) =
+        (found.epoch.map_or(0, ringfence::ids::Epoch::get), if found.ready { ", ready" } else { "" });
     println!("the coordinator says: {owner} owns orders/0 under epoch {epoch}{ready}");
 
     drop(leave);

@@ -155,7 +155,7 @@ async fn main() -> Result<(), Failed> {
     let mut late = Counters { conn, fence };
     match late.set(&old_stamp, 0) {
         Err(FenceError::Fenced(_)) => {
-            println!("a write that a stamped before it left: refused, its epoch was replaced")
+            println!("a write that a stamped before it left: refused, its epoch was replaced");
         }
         other => println!("a write that a stamped before it left: {other:?}"),
     }

@@ -13,6 +13,9 @@ use tokio::sync::mpsc;
 /// Lines of a worker that wait to be read. The demo reads all the time; a worker that outruns it waits.
 const LINES: usize = 4_096;
 
+/// What a worker, by name, has said.
+pub(super) type Heard = (String, Told);
+
 /// One process. Dropping it kills it.
 pub(super) struct Child {
     pub(super) name: String,
@@ -51,7 +54,7 @@ impl Child {
         name: &str,
         dir: &Path,
         args: &[String],
-        told: mpsc::Sender<(String, Told)>,
+        told: mpsc::Sender<Heard>,
     ) -> anyhow::Result<Child> {
         let mut child = Child::start(name, dir, args, Stdio::piped())?;
         child.input = child.process.stdin.take();
@@ -72,7 +75,7 @@ impl Child {
     }
 
     /// Lines a channel for workers should hold.
-    pub(super) fn channel() -> (mpsc::Sender<(String, Told)>, mpsc::Receiver<(String, Told)>) {
+    pub(super) fn channel() -> (mpsc::Sender<Heard>, mpsc::Receiver<Heard>) {
         mpsc::channel(LINES)
     }
 

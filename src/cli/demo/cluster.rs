@@ -124,9 +124,8 @@ impl Cluster {
 
     /// Stops all nodes.
     pub(super) async fn stop(mut self) -> anyhow::Result<()> {
-        for node in &mut self.nodes {
-            node.child.terminate().await?;
-        }
+        let nodes = self.nodes.iter_mut().map(|node| node.child.terminate());
+        futures_util::future::try_join_all(nodes).await?;
         Ok(())
     }
 }

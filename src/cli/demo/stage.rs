@@ -1,10 +1,10 @@
 //! The processes together, and waiting for what they do. A wait ends when a state is reached, and says which state was
 //! not when it takes too long.
 
-use super::children::Child;
+use super::children::{Child, Heard};
 use super::cluster::Cluster;
 use super::ledger::Ledger;
-use super::messages::{Tell, Told};
+use super::messages::Tell;
 use super::timeline::{Timeline, Tone};
 use anyhow::{Context as _, bail};
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ pub(super) struct Stage<'a> {
     workers: BTreeMap<String, Child>,
     fence: bool,
     dir: PathBuf,
-    told: mpsc::Receiver<(String, Told)>,
-    teller: mpsc::Sender<(String, Told)>,
+    told: mpsc::Receiver<Heard>,
+    teller: mpsc::Sender<Heard>,
 }
 
 impl<'a> Stage<'a> {

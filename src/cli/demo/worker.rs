@@ -113,9 +113,8 @@ async fn own(ownership: Ownership, shared: Arc<Shared>) -> anyhow::Result<()> {
     let mut seq = blocking(&shared, move |shared| shared.open_partition(&token)).await?;
     ownership.ready().await?;
     tell(&Told::Ready { partition, epoch });
-    loop {
-        // The stamp is taken when the operation starts. Whatever happens from here on, it is the old one.
-        let Ok(token) = ownership.stamp() else { break };
+    // The stamp is taken when the operation starts. Whatever happens from there on, it is the old one.
+    while let Ok(token) = ownership.stamp() {
         if !blocking(&shared, move |shared| shared.write(&token, partition, seq)).await? {
             break;
         }
