@@ -22,8 +22,8 @@ const LINES: usize = 10;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The exit code is 1 when somebody is needed: nobody leads or no coordinator answers, a node cannot be reached, partitions
-have no owner or their owners' tasks fail, or repairs are slowed down by the brake. Moves and workers that have been
-silent for less than their TTL are shown, and need nobody.
+have no owner or their owners' tasks fail, the leader is sick, a keyspace cannot be planned, or repairs are slowed down
+by the brake. Moves and workers that have been silent for less than their TTL are shown, and need nobody.
 
 Example:
   ringfence status || page-somebody")]
@@ -145,6 +145,13 @@ fn reasons(health: &Health) -> Vec<String> {
     }
     if health.ownerless.total > 0 {
         reasons.push(format!("{} without an owner", partitions(health.ownerless.total)));
+    }
+    if !health.sick.is_empty() {
+        let leader = health.cluster.leader.map_or("?".to_owned(), |id| id.get().to_string());
+        reasons.push(format!("node {leader}, which leads, works badly: {}", health.sick));
+    }
+    for error in &health.planning_errors {
+        reasons.push(format!("a keyspace stays as it is, for it cannot be planned: {error}"));
     }
     if health.failing.total > 0 {
         reasons.push(format!("{} whose owners' tasks fail", partitions(health.failing.total)));

@@ -34,6 +34,10 @@ pub struct Health {
     pub brake: String,
     /// Keyspaces that gave up exclusive leases for speed (`takeover = fence`).
     pub fence_takeover: Vec<KeyspaceName>,
+    /// Keyspaces that cannot be planned, each with the reason, at most 100. Their assignments stay as they are.
+    pub planning_errors: Vec<String>,
+    /// Why the leader works badly, such as a disk that takes seconds to flush; empty when it is well.
+    pub sick: String,
 }
 
 /// At most 100 partitions of a kind, and how many there are.
@@ -78,6 +82,8 @@ impl TryFrom<v1::HealthResponse> for Health {
             suspected: wire.suspected.into_iter().enumerate().map(worker).collect::<Result<_, _>>()?,
             brake: wire.brake,
             fence_takeover: wire.fence_takeover.iter().map(name).collect::<Result<_, _>>()?,
+            planning_errors: wire.planning_errors,
+            sick: wire.sick,
         })
     }
 }
