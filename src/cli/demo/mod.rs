@@ -33,8 +33,13 @@ use crate::output::{Format, write_json};
 use anyhow::Context as _;
 use clap::Args;
 use report::Report;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use timeline::Timeline;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// The demo's temporary folder is named after its process.
+const PREFIX: &str = "ringfence-demo-";
 
 /// Arguments of `ringfence demo`.
 #[derive(Debug, Args)]
@@ -57,8 +62,9 @@ pub(crate) async fn run(args: DemoArgs) -> Outcome {
 async fn perform(args: DemoArgs) -> anyhow::Result<Outcome> {
     let timeline = Timeline::new(args.output.is_json());
     // Dropped on every way out of here, an interrupt too; it takes the processes' files with it.
-    let dir =
-        tempfile::Builder::new().prefix("ringfence-demo-").tempdir().context("making a temporary folder")?;
+    sweep();
+    let prefix = format!("{PREFIX}{}-", std::process::id());
+    let dir = tempfile::Builder::new().prefix(&prefix).tempdir().context("making a temporary folder")?;
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let report = tokio::select! {
         report = story::tell(dir.path(), !args.no_fence, &timeline) => report?,
@@ -75,6 +81,20 @@ async fn perform(args: DemoArgs) -> anyhow::Result<Outcome> {
         return Ok(Ok(Exit::Failed));
     }
     Ok(Ok(Exit::Done))
+}
+
+/// Removes the folders of demos that were killed: they are named after processes that are no more.
+fn sweep() {
+    let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
+        let pid = owner.and_then(|(pid, _)| pid.parse::<i32>().ok()).and_then(Pid::from_raw);
+        if pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH)) {
+            // Somebody else's, or being removed already: then it is not ours to remove.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn show(report: &Report, format: Format) -> std::io::Result<()> {
