@@ -170,6 +170,27 @@ async fn f059_of_two_workers_with_one_name_exactly_one_lives_and_neither_flaps()
     newest.worker.leave().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f059_of_two_that_join_in_the_same_moment_one_is_told_that_the_name_is_taken() {
+    let cluster = Cluster::one().await;
+    cluster.keyspace("orders", 1, LEASE).await;
+    let store = Store::trusting();
+    for round in 0..10 {
+        let named = || Worker::builder(&format!("w{round}")).coordinator(cluster.endpoints().as_str());
+        let (one, other) = tokio::join!(
+            Member::try_join(named(), "orders", &store),
+            Member::try_join(named(), "orders", &store)
+        );
+        let (joined, refused): (Vec<_>, Vec<_>) = [one, other].into_iter().partition(Result::is_ok);
+        assert_eq!((joined.len(), refused.len()), (1, 1), "round {round}");
+        let error = refused.into_iter().find_map(Result::err).unwrap();
+        assert_eq!(error.kind(), ErrorKind::DuplicateIdentity, "{error}");
+        for member in joined.into_iter().flatten() {
+            member.worker.leave().await.unwrap();
+        }
+    }
+}
+
 /// A process that is killed and started again at once does not wait for its own lease before it may join.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f059_a_quick_restart_under_the_same_name_is_taken_in_at_once() {

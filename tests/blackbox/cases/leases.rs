@@ -359,6 +359,128 @@ async fn c09_when_the_coordinator_is_cut_off_workers_stop_at_their_deadline_and_
     assert_eq!(lost.len(), count);
 }
 
+/// C09: a deadlock for ever after a crash. Every node and one owner crash together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c09_after_a_crash_of_every_node_and_of_an_owner_nothing_stays_locked() {
+    const TTL: Duration = Duration::from_secs(2);
+    let mut cluster = Cluster::three().await;
+    cluster.keyspace("orders", 4, TTL).await;
+    let store = Store::fenced(cluster.id().await);
+    let endpoints = cluster.endpoints();
+    let builder = |name| Worker::builder(name).coordinator(endpoints.as_str());
+    let mut dies = Member::join(builder("dies"), "orders", &store).await;
+    let owned = dies.granted_many(4).await;
+    let mut lives = Member::join(builder("lives"), "orders", &store).await;
+    for id in 1..=3 {
+        cluster.crash(id);
+    }
+    drop(dies);
+    soon("without a coordinator the owner's lease ends", owned[0].lost()).await;
+    for id in 1..=3 {
+        cluster.start(id).await;
+    }
+    cluster.ready().await;
+    for new in lives.granted_many(4).await {
+        let old = owned.iter().find(|old| old.partition() == new.partition()).unwrap();
+        assert!(new.epoch() > old.epoch() && !old.is_valid());
+        assert!(store.write(old.token(), "of the dead").is_err());
+    }
+}
+
+/// One worker on a bad network: every stamp it takes is written much later.
+async fn unlucky(
+    name: &str,
+    network: &Network,
+    stores: &[Store; 2],
+    seen: &Arc<Mutex<Vec<Ownership>>>,
+    random: fastrand::Rng,
+) -> Worker {
+    let (stores, seen, declared) = (stores.clone(), Arc::clone(seen), stores[0].declared());
+    let random = Mutex::new(random);
+    let owner = move |partition: Ownership| {
+        let (stores, seen) = (stores.clone(), Arc::clone(&seen));
+        let mut random = random.lock().unwrap().fork();
+        async move {
+            seen.lock().unwrap().push(partition.clone());
+            partition.ready().await?;
+            while partition.until_revoked(tokio::time::sleep(Duration::from_millis(25))).await.is_some() {
+                let (stamp, stores) = (partition.stamp()?, stores.clone());
+                let late = Duration::from_millis(random.u64(0..2_000));
+                tokio::spawn(async move {
+                    tokio::time::sleep(late).await;
+                    for store in stores {
+                        // Refused or not: the stores keep what took effect.
+                        let _ = store.write(&stamp, "late");
+                    }
+                });
+            }
+            Ok::<(), NotOwner>(())
+        }
+    };
+    let builder = Worker::builder(name).coordinator_over(&network.coordinator());
+    builder.own_fenced("orders", declared, owner).join().await.unwrap()
+}
+
+/// Two ownerships of one partition that both answer "I own it". The first is asked before and after the second: what has
+/// ended stays so, and so it was valid in between.
+fn both_believe(owned: &[Ownership]) -> Option<(Ownership, Ownership)> {
+    for a in owned.iter().filter(|a| a.is_valid()) {
+        for b in owned.iter().filter(|b| b.partition() == a.partition() && b.epoch() != a.epoch()) {
+            if b.is_valid() && a.is_valid() {
+                return Some((a.clone(), b.clone()));
+            }
+        }
+    }
+    None
+}
+
+/// C09: silent corruption, and two primaries. The same writes go to two stores, and the one without a fence is the
+/// control: it must have taken a stale one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c09_t51_on_bad_days_there_is_one_owner_at_a_time_and_no_stale_write() {
+    let given = std::env::var("RINGFENCE_TEST_SEED").ok();
+    let seed = given.map_or_else(|| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("RINGFENCE_TEST_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let cluster = Cluster::one().await;
+    cluster.keyspace("orders", 4, TTL).await;
+    let stores = Store::with_and_without_fence(&cluster.id().await);
+    let seen: Arc<Mutex<Vec<Ownership>>> = Arc::default();
+    let mut networks = Vec::new();
+    let mut workers = Vec::new();
+    for name in ["w1", "w2", "w3"] {
+        let network = Network::to(cluster.addresses()).await;
+        workers.push(unlucky(name, &network, &stores, &seen, random.fork()).await);
+        networks.push(network);
+    }
+    let mut next = Instant::now();
+    let [fenced, trusting] = &stores;
+    until("enough has gone wrong", async || {
+        let owned = seen.lock().unwrap().clone();
+        if let Some((a, b)) = both_believe(&owned) {
+            panic!("seed {seed}: {a:?} and {b:?} both believe");
+        }
+        if Instant::now() >= next {
+            next = Instant::now() + Duration::from_millis(random.u64(100..700));
+            let network = &networks[random.usize(..networks.len())];
+            match random.u8(..6) {
+                0 | 1 => network.silence(),
+                2 => network.all(|weather| weather.replies_stall = true),
+                3 => network.all(|weather| weather.requests_stall = true),
+                4 => network.reset(),
+                _ => networks.iter().for_each(Network::heal),
+            }
+        }
+        (owned.len() >= 24 && trusting.stale_write().is_some()).then_some(())
+    })
+    .await;
+    networks.iter().for_each(Network::heal);
+    until("all is well again", async || (cluster.admin().health().await.ok()?.ready == 4).then_some(()))
+        .await;
+    assert_eq!(fenced.stale_write(), None, "seed {seed}");
+    assert!(!fenced.writes().is_empty());
+}
+
 /// The SDK's own thread stands still, as in a stopped process, so nothing in the background can tell the reader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f016_t22_a_leased_read_is_refused_by_the_very_next_call_after_a_pause() {

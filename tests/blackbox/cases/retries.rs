@@ -137,11 +137,12 @@ async fn f014_the_sdk_asks_again_under_the_same_id_when_a_reply_was_lost() {
     admin.cluster_status().await.unwrap();
     let leader = cluster.leader().await;
     let address = cluster.address(leader).to_owned();
+    // Its requests arrive there, and no reply comes back.
+    network.one(&address, |weather| weather.replies_stall = true);
     let creating =
         tokio::spawn(async move { admin.create_keyspace("orders", 4, &PolicyChange::default()).await });
-    // From some moment on its requests arrive and no reply comes back: whatever of them was sent before has an answer.
-    network.one(&address, |weather| weather.replies_stall = true);
     until("the keyspace is there", async || cluster.admin().keyspace("orders").await.ok()).await;
+    assert!(!creating.is_finished(), "nobody has told it");
     cluster.another_leader().await;
     network.reset();
     let created = soon("the SDK has an answer", creating).await.unwrap();

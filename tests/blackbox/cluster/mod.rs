@@ -115,6 +115,11 @@ impl Cluster {
         self.nodes.remove(&id).unwrap().shutdown().await.unwrap();
     }
 
+    /// Ends a node as a crash would.
+    pub(crate) fn crash(&mut self, id: u64) {
+        drop(self.nodes.remove(&id).unwrap());
+    }
+
     pub(crate) fn address(&self, id: u64) -> &str {
         &self.addresses[&id]
     }
