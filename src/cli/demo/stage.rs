@@ -17,7 +17,7 @@ pub(super) const KEYSPACE: &str = "orders";
 /// Its partitions.
 pub(super) const PARTITIONS: u32 = 12;
 /// No state of the demo takes longer to reach, on a busy machine either.
-const PATIENCE: Duration = Duration::from_secs(40);
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Everything that runs.
 pub(super) struct Stage<'a> {

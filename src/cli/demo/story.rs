@@ -1,14 +1,15 @@
 //! What happens in the demo, in order.
 
 use super::audit::{Audit, audit};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Writer};
 use super::messages::{Tell, Told};
 use super::report::Report;
-use super::stage::{KEYSPACE, PARTITIONS, Stage};
+use super::stage::{KEYSPACE, PARTITIONS, PATIENCE, Stage};
 use super::store;
 use super::timeline::{Timeline, Tone};
 use anyhow::Context as _;
-use ringfence::admin::PolicyChange;
+use ringfence::ErrorKind;
+use ringfence::admin::{Admin, PolicyChange};
 use ringfence::ids::{PartitionId, WorkerId};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -166,11 +167,7 @@ async fn planned_moves(stage: &mut Stage<'_>) -> anyhow::Result<Vec<(u32, u64, u
     let mut moves = Vec::new();
     for turn in 0..MOVES {
         let partition = turn % PARTITIONS;
-        let writer = stage.ledger.writers[&partition].clone();
-        let to = ["w1", "w2", "w3"].into_iter().find(|worker| *worker != writer.worker).unwrap_or("w1");
-        stage
-            .meanwhile(admin.move_partition(KEYSPACE, PartitionId::new(partition), &WorkerId::new(to)?))
-            .await?;
+        let writer = start_move(stage, &admin, partition).await?;
         let above = BTreeMap::from([(partition, writer.epoch)]);
         stage
             .until("the moved partition is written by its new owner", |ledger| ledger.all_above(&above))
@@ -181,6 +178,25 @@ async fn planned_moves(stage: &mut Stage<'_>) -> anyhow::Result<Vec<(u32, u64, u
     }
     stage.say(Tone::Good, format!("{MOVES} partitions were moved under load, one after the other"));
     Ok(moves)
+}
+
+/// Starts the move of a partition to a worker that does not own it; returns who wrote it before.
+async fn start_move(stage: &mut Stage<'_>, admin: &Admin, partition: u32) -> anyhow::Result<Writer> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let writer = stage.ledger.writers[&partition].clone();
+        let to = ["w1", "w2", "w3"].into_iter().find(|worker| *worker != writer.worker).unwrap_or("w1");
+        let to = WorkerId::new(to)?;
+        let moved = admin.move_partition(KEYSPACE, PartitionId::new(partition), &to);
+        match stage.meanwhile(moved).await {
+            Ok(_) => return Ok(writer),
+            // On a machine busy enough for its lease to run out, that worker is about to join anew.
+            Err(error) if error.kind() == ErrorKind::NotFound && Instant::now() < deadline => {
+                stage.meanwhile(tokio::time::sleep(Duration::from_millis(100))).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn report(
