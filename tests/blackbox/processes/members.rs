@@ -1,7 +1,8 @@
 //! Nodes that come, go, lose their disk, or are given another's.
 
-use crate::harness::{Cluster, free_address, wait_for};
+use crate::harness::{Cluster, Fleet, KEYSPACE, free_address, wait_for};
 use nix::sys::signal::Signal;
+use std::time::Duration;
 
 #[test]
 fn f012_a_wiped_node_is_refused_and_its_place_is_taken_by_one_with_a_new_id() {
@@ -69,6 +70,11 @@ fn ids(cluster: &Cluster) -> Vec<u64> {
 #[test]
 fn the_lead_is_handed_over_when_asked_and_before_a_leader_ends() {
     let mut cluster = Cluster::durable(3);
+    cluster.create_keyspace(KEYSPACE, 2, "2s");
+    let mut fleet = Fleet::of(&cluster, true);
+    fleet.start("w1");
+    fleet.balanced(&["w1"], 2);
+    let owners = cluster.all_ready(KEYSPACE);
     let (leader, term) = cluster.leader();
     let to = leader % 3 + 1;
     let moved = cluster.run(&["cluster", "transfer-leader", "--to", &to.to_string()]).done();
@@ -85,7 +91,10 @@ fn the_lead_is_handed_over_when_asked_and_before_a_leader_ends() {
     assert!(third != second, "node {third} leads");
     // A vote that timed out and was repeated would show as more than one term.
     assert_eq!(third_term, second_term + 1, "the lead was not handed over: it was elected");
-    cluster.run(&["keyspace", "create", "orders", "--partitions", "1"]).done();
+    cluster.run(&["keyspace", "create", "more", "--partitions", "1"]).done();
+    fleet.go_on(Duration::from_millis(2_500));
+    assert_eq!(cluster.owners(KEYSPACE), owners);
+    fleet.more_acks(20);
 
     cluster.start(second);
     wait_for("it follows", || {

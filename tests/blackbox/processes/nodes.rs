@@ -28,12 +28,23 @@ fn epochs_go_on_growing(cluster: &Cluster, before: &Owners) {
 fn b32_a23_f017_a_killed_leader_takes_no_partition_with_it_and_epochs_go_on_growing() {
     let mut cluster = Cluster::durable(3);
     let (mut fleet, before) = writing(&cluster, "3s");
-    let (leader, term) = cluster.leader();
-
-    cluster.node(leader).kill();
-    cluster.acknowledged(&["keyspace", "create", "after", "--partitions", "1", "--if-absent"]);
-    let (next, next_term) = cluster.leader();
-    assert!(next != leader && next_term > term, "node {next} in term {next_term} after {leader} in {term}");
+    for round in 1..=3 {
+        let (leader, term) = cluster.leader();
+        cluster.node(leader).kill();
+        let name = format!("after-{round}");
+        cluster.acknowledged(&["keyspace", "create", &name, "--partitions", "1", "--if-absent"]);
+        let (next, next_term) = cluster.leader();
+        assert!(
+            next != leader && next_term > term,
+            "node {next} in term {next_term} after {leader} in {term}"
+        );
+        assert_eq!(cluster.owners(KEYSPACE), before, "round {round}");
+        cluster.start(leader);
+        wait_for("the killed node follows", || {
+            let status = cluster.run_at(leader, &["cluster", "status", "--timeout", "1s"]);
+            (status.code == 0 && status.json()["leader"] == next).then_some(())
+        });
+    }
     // A lease that the failover had shortened, or ended, would show within a TTL.
     fleet.go_on(Duration::from_millis(3_500));
     assert_eq!(cluster.owners(KEYSPACE), before);

@@ -10,8 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A worker is stopped after it has stamped a write and before it sends it: behind every check of its own, so that only
 /// the store can refuse. It is resumed when its successor has written, so that there is somebody to collide with.
-/// Returns the stale write, and whether it was taken.
-fn stopped_past_its_lease(fenced: bool) -> (Write, bool, Audit) {
+/// With `cleanup` the successor goes away too, and the file is tidied as far as that goes. Returns the stale write, and
+/// whether it was taken.
+fn stopped_past_its_lease(fenced: bool, cleanup: bool) -> (Write, bool, Audit) {
     let cluster = Cluster::dev();
     cluster.create_keyspace(KEYSPACE, 2, "1s");
     let mut fleet = Fleet::of(&cluster, fenced);
@@ -29,6 +30,14 @@ fn stopped_past_its_lease(fenced: bool) -> (Write, bool, Audit) {
     assert_eq!(writer, "w2");
     assert!(fleet.process("w1").is_stopped(), "it was resumed before its successor wrote");
     assert!(!fleet.acks.contains(&stale), "it was sent before the stop");
+    if cleanup {
+        assert!(fleet.leave("w2").success());
+        fleet
+            .file
+            .open()
+            .execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE); ANALYZE; REINDEX;")
+            .unwrap();
+    }
 
     fleet.process("w1").signal(Signal::SIGCONT);
     let taken = fleet.until("the stale write is answered", |fleet| {
@@ -41,20 +50,27 @@ fn stopped_past_its_lease(fenced: bool) -> (Write, bool, Audit) {
         (taken || refused.is_some()).then_some(taken)
     });
     // It joins anew and gets its share back.
-    fleet.balanced(&["w1", "w2"], 2);
+    fleet.balanced(if cleanup { &["w1"] } else { &["w1", "w2"] }, 2);
     (stale, taken, fleet.audit())
 }
 
 #[test]
 fn b30_t51_t53_t56_f016_a_worker_stopped_past_its_lease_is_refused() {
-    let (stale, taken, audit) = stopped_past_its_lease(true);
+    let (stale, taken, audit) = stopped_past_its_lease(true, false);
     assert!(!taken, "{stale:?} was taken after a newer owner's write");
     assert_eq!(audit, Audit { stale_accepted: 0, lost: 0 });
 }
 
 #[test]
+fn f001_it_is_refused_also_when_its_successor_is_gone_and_the_file_was_tidied() {
+    let (stale, taken, audit) = stopped_past_its_lease(true, true);
+    assert!(!taken, "{stale:?} was taken: the evidence against it was tidied away");
+    assert_eq!(audit, Audit::default());
+}
+
+#[test]
 fn b30_b33_t57_the_same_without_the_fence_is_taken() {
-    let (_, taken, audit) = stopped_past_its_lease(false);
+    let (_, taken, audit) = stopped_past_its_lease(false, false);
     assert!(taken, "the pause does not bite, so the test with the fence shows nothing");
     assert!(audit.stale_accepted > 0, "{audit:?}");
 }
