@@ -54,6 +54,7 @@ async fn f003_a_partition_is_released_when_its_task_has_returned_and_its_lease_i
     assert_eq!(cluster.owner("orders", 0).await, "w1");
     let session = first.session();
     let mut second = Member::join(worker(&cluster, "w2"), "orders", &store).await;
+    let asked = Instant::now();
     let leaving = tokio::spawn(first.leave());
     until("it works on", async || last_write.lock().unwrap().is_some().then_some(())).await;
     let owned = second.granted().await;
@@ -61,6 +62,7 @@ async fn f003_a_partition_is_released_when_its_task_has_returned_and_its_lease_i
     store.write(&owned.stamp().unwrap(), "of the second").unwrap();
     soon("the first has left", leaving).await.unwrap().unwrap();
     assert!(last_write.lock().unwrap().unwrap() <= granted);
+    assert!(granted - asked >= WORK, "the successor waited for all of its work: {:?}", granted - asked);
     assert_eq!(store.stale_write(), None);
     let detail = cluster.admin().partition("orders", PartitionId::new(0)).await.unwrap();
     let epochs: Vec<u64> = detail.history.iter().map(|tenure| tenure.epoch.get()).collect();
