@@ -5,6 +5,8 @@ use crate::cluster::proxy::Network;
 use crate::cluster::store::Store;
 use crate::cluster::wire::{self, SECRET, Session, attach, refused};
 use crate::cluster::{Cluster, soon, until};
+use ringfence::fence::FenceError;
+use ringfence::ids::SessionId;
 use ringfence::{ErrorKind, Worker};
 use ringfence_api::v1::{self, attach_request, report_item};
 use ringfence_api::{ErrorKind as Answer, Failure};
@@ -222,21 +224,23 @@ async fn f059_a_quick_restart_under_the_same_name_is_taken_in_at_once() {
     assert!(store.write(old.token(), "of the killed").is_err());
 }
 
-/// An epoch belongs to one session; a second one that shows it is refused before anything is changed.
-#[tokio::test]
-async fn f042_an_equal_epoch_of_another_session_is_refused_where_the_token_names_its_session() {
-    use ringfence::fence::{FenceError, FencingToken, MemoryFence};
+/// An epoch belongs to one session. The SDK's tokens name it, and one that shows the epoch for another session is refused
+/// before anything is changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f042_an_equal_epoch_of_another_session_is_refused() {
     let cluster = Cluster::one().await;
     cluster.keyspace("orders", 1, LEASE).await;
-    let mut session = Session::open(&cluster.endpoints(), "w1", "orders").await;
-    let held = session.granted(0).await;
-    let token = |of: u64| -> FencingToken {
-        let text = format!("{}/orders/0@{}", session.cluster, held.epoch);
-        text.parse::<FencingToken>().unwrap().held_by(ringfence::ids::SessionId::new(of).unwrap())
-    };
-    let fence = MemoryFence::new(cluster.id().await);
-    fence.raise(&token(session.id)).unwrap();
-    let forged = fence.guarded(&token(session.id + 1), || panic!("it must not run"));
-    assert!(forged.is_err() && !matches!(forged, Err(FenceError::Fenced(_))), "{forged:?}");
-    fence.guarded(&token(session.id), || ()).unwrap();
+    let store = Store::fenced(cluster.id().await);
+    let builder = Worker::builder("w1").coordinator(cluster.endpoints().as_str());
+    let mut member = Member::join(builder, "orders", &store).await;
+    let owned = member.granted().await;
+    let stamp = owned.stamp().unwrap();
+    assert_eq!(stamp.session(), Some(owned.session()));
+    store.write(&stamp, "of its owner").unwrap();
+    // A copied image, or a bug: the same epoch, another session.
+    let forged = stamp.clone().held_by(SessionId::new(owned.session().get() + 1).unwrap());
+    let error = store.write(&forged, "forged").unwrap_err();
+    assert!(matches!(error, FenceError::OtherSession { .. }), "{error}");
+    store.write(&stamp, "of its owner").unwrap();
+    assert!(store.writes().iter().all(|write| write.what == "of its owner"));
 }
