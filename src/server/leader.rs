@@ -86,20 +86,20 @@ async fn carry_out(context: &Context, term: Term, entries: Vec<Vec<Command>>) {
     }
     // Polled in order, so handed to Raft in order; committed together.
     let proposals = entries.into_iter().map(|commands| context.propose(None, commands, Some(term)));
+    let mut failed: Option<Failure> = None;
     for outcome in join_all(proposals).await {
         match outcome {
             Ok(Ok(_)) => {}
             // The state moved on between the look and the entry; the next look sees it.
             Ok(Err(Refusal { why, .. })) => tracing::debug!(%why, "a decision was overtaken"),
-            Err(failure) => pause_after(&failure).await,
+            Err(failure) => failed = Some(failure),
         }
     }
-}
-
-/// A proposal that did not go through says that this node does not lead, or is cut off. Asking again at once would spin.
-async fn pause_after(failure: &Failure) {
-    tracing::debug!(%failure, "a decision was not committed");
-    tokio::time::sleep(TICK).await;
+    // It says that this node does not lead, or is cut off. Asking again at once would spin.
+    if let Some(failure) = failed {
+        tracing::debug!(%failure, "a decision was not committed");
+        tokio::time::sleep(TICK).await;
+    }
 }
 
 fn log(entry: &[Command]) {

@@ -161,9 +161,11 @@ impl Machine for ReplicaMachine {
     fn apply(&mut self, at: Position, payload: Option<&[u8]>) -> Result<Applied, MachineError> {
         let entry = payload.map(decode_entry).transpose();
         let entry = entry.map_err(|e| MachineError::new(format!("log entry {}: {e}", at.index)))?;
-        let now = self.replica.inner.clock.now();
         let applied = {
             let local = &mut *self.replica.lock();
+            // Read under the lock: a drain whose clock began before it applied could end before a lease that was
+            // acknowledged in between, without word of the drain.
+            let now = self.replica.inner.clock.now();
             let applied = match &entry {
                 Some(entry) => local.state.apply(at.index, entry),
                 None => {

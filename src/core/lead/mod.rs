@@ -71,6 +71,7 @@ impl Leadership {
                         self.timers.observe(key, now, state, &self.lessor);
                     }
                 }
+                Event::Joined(session) => self.presence.joined(*session, now),
                 Event::Ended { session, .. } => self.presence.ended(*session),
                 _ => {}
             }

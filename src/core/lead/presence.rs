@@ -34,12 +34,19 @@ struct Lost {
     at: Instant,
     /// It was lost together with many others, and is left to its lease.
     in_a_crowd: bool,
+    /// It has joined and not opened a stream yet. That is no loss, but it would not learn of a grant either.
+    awaited: bool,
 }
 
 impl Presence {
     /// Nobody has connected to this leader yet, and so nobody is lost.
     pub fn new(now: Instant) -> Presence {
         Presence { began: now, streams: BTreeMap::new(), lost: BTreeMap::new(), recent: VecDeque::new() }
+    }
+
+    /// The session was opened under this leader.
+    pub fn joined(&mut self, session: SessionId, now: Instant) {
+        self.lost.insert(session, Lost { at: now, in_a_crowd: false, awaited: true });
     }
 
     /// A stream of the session was opened.
@@ -54,7 +61,7 @@ impl Presence {
         *count -= 1;
         if *count == 0 {
             self.streams.remove(&session);
-            self.lost.insert(session, Lost { at: now, in_a_crowd: false });
+            self.lost.insert(session, Lost { at: now, in_a_crowd: false, awaited: false });
             self.recent.push_back(now);
         }
     }
@@ -65,9 +72,9 @@ impl Presence {
         self.lost.remove(&session);
     }
 
-    /// How long the session has had no stream here; `None` when it has one, or had none under this leader.
+    /// How long ago the session lost its stream here; `None` when it has one, or had none under this leader.
     pub fn lost_for(&self, session: SessionId, now: Instant) -> Option<Duration> {
-        self.lost.get(&session).map(|lost| now.since(lost.at))
+        self.lost.get(&session).filter(|lost| !lost.awaited).map(|lost| now.since(lost.at))
     }
 
     /// Many were lost at once: it is rather us, or the network.
@@ -100,7 +107,7 @@ impl Presence {
             state.session(*id).is_some_and(|session| now.since(self.began) >= session.ttl() / 3)
         };
         let gone = |(id, lost): &(&SessionId, &Lost)| {
-            !lost.in_a_crowd && now.since(lost.at) >= GRACE && long_enough(id)
+            !lost.in_a_crowd && !lost.awaited && now.since(lost.at) >= GRACE && long_enough(id)
         };
         self.lost.iter().filter(gone).map(|(id, _)| *id).collect()
     }

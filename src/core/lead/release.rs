@@ -2,8 +2,9 @@
 
 use crate::ids::{Epoch, PartitionKey, SessionId};
 use crate::state::{Command, Phase, Released, State};
+use std::collections::BTreeSet;
 
-/// The commands for a release: with the grant that completes a planned move, when its target still lives.
+/// The commands for a release: with the grant that completes a planned move, when its target lives and is not `absent`.
 ///
 /// The grant may be refused together with the release when the state has moved on between this look and the entry. The
 /// release alone is then what to propose: it must count whatever became of the target.
@@ -13,6 +14,7 @@ pub fn release(
     epoch: Epoch,
     session: SessionId,
     how: Released,
+    absent: &BTreeSet<SessionId>,
 ) -> (Command, Option<Command>) {
     let grant = match state.partition(partition).map(|p| (p.epoch(), p.phase())) {
         Some((Some(current), Phase::Draining(drain)))
@@ -20,6 +22,7 @@ pub fn release(
         {
             let target = state.session_of(&drain.to);
             target
+                .filter(|t| !absent.contains(&t.id()))
                 .filter(|t| {
                     !t.withdrawn() && t.suspicion().is_none() && t.keyspaces().contains(&partition.keyspace)
                 })

@@ -8,8 +8,10 @@ use crate::replica::Local;
 use ringfence_api::Failure;
 use ringfence_api::convert::{RequestId, checked};
 use ringfence_api::v1;
-use ringfence_core::ids::{Epoch, KeyspaceName, MoveId, PartitionId, PartitionKey, WorkerId};
+use ringfence_core::ids::{Epoch, KeyspaceName, MoveId, PartitionId, PartitionKey, SessionId, WorkerId};
 use ringfence_core::state::{Command, GrantReason, Outcome, Partition, Phase, Session, State};
+use ringfence_core::time::Instant;
+use std::collections::BTreeSet;
 
 /// Begins a planned move; grants at once what nobody owns; does nothing when the worker owns it already.
 pub(super) async fn begin(
@@ -21,7 +23,7 @@ pub(super) async fn begin(
     let number = PartitionId::new(request.partition);
     let to = checked::worker_id("to", &request.to)?;
 
-    let answer = run(context, id, |local| step(local, &keyspace, number, &to)).await?;
+    let answer = run(context, id, |local| step(local, context.clock.now(), &keyspace, number, &to)).await?;
     let local = &mut *context.replica.lock();
     let key = find(&local.state, &keyspace, number)?;
     if let Answer::Now { term, .. } = &answer {
@@ -44,6 +46,7 @@ pub(super) async fn begin(
 /// What brings the partition to the worker, as things are.
 fn step(
     local: &Local,
+    now: Instant,
     keyspace: &KeyspaceName,
     number: PartitionId,
     to: &WorkerId,
@@ -53,7 +56,8 @@ fn step(
     let name = refusal::partition(key, state);
     let partition =
         state.partition(key).ok_or_else(|| Failure::not_found(format_args!("there is no {name}")))?;
-    let target = target(state, key, to)?;
+    let absent = local.leadership.as_ref().map(|led| led.presence.absent(now)).unwrap_or_default();
+    let target = target(state, &absent, key, to)?;
     let why = GrantReason::Operator;
     match (partition.phase(), partition.epoch()) {
         (Phase::Vacant, replaces) => {
@@ -83,9 +87,14 @@ fn step(
 }
 
 /// The worker, if it may have the partition.
-fn target<'a>(state: &'a State, key: PartitionKey, to: &WorkerId) -> Result<&'a Session, Failure> {
-    let absent = || Failure::not_found(format_args!("there is no worker {to}; it has no session"));
-    let session = state.session_of(to).ok_or_else(absent)?;
+fn target<'a>(
+    state: &'a State,
+    absent: &BTreeSet<SessionId>,
+    key: PartitionKey,
+    to: &WorkerId,
+) -> Result<&'a Session, Failure> {
+    let unknown = || Failure::not_found(format_args!("there is no worker {to}; it has no session"));
+    let session = state.session_of(to).ok_or_else(unknown)?;
     if !session.keyspaces().contains(&key.keyspace) {
         let keyspace = state.keyspace(key.keyspace).map(|k| k.name().to_string()).unwrap_or_default();
         return Err(Failure::refused(format_args!(
@@ -100,6 +109,11 @@ fn target<'a>(state: &'a State, key: PartitionKey, to: &WorkerId) -> Result<&'a 
     if session.suspicion().is_some() {
         return Err(Failure::refused(format_args!(
             "worker {to} has not renewed its lease for a while and may be gone; look at it first"
+        )));
+    }
+    if absent.contains(&session.id()) {
+        return Err(Failure::refused(format_args!(
+            "worker {to} has no connection to the coordinator now and would not learn of it; look at it first"
         )));
     }
     Ok(session)

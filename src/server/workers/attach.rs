@@ -20,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
-/// Acknowledgements waiting for a worker that does not read. Renewals beyond it go unanswered.
-const MAX_ACKNOWLEDGEMENTS: usize = 64;
+/// Renewals of one stream that are not answered yet, or whose answer it has not read. A worker has one or two under way; a
+/// stream with more is ended, so that nobody fills the queue that all renewals share.
+const MAX_UNANSWERED: usize = 64;
 /// How long a stream may take to say whose it is.
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -32,29 +33,55 @@ pub(super) type Attached = Pin<Box<dyn Stream<Item = Result<v1::AttachResponse, 
 pub(super) struct Outbox {
     inner: Mutex<Waiting>,
     waker: Arc<Notify>,
+    /// Nobody reads any more. A renewal of such a stream must not extend a lease: its answer would reach nobody.
+    closed: CancellationToken,
 }
 
 #[derive(Default)]
 struct Waiting {
+    /// Renewals taken in and not answered yet.
+    under_way: usize,
     acknowledgements: VecDeque<v1::Acknowledgement>,
     failure: Option<Failure>,
 }
 
 impl Outbox {
     fn new() -> Outbox {
-        Outbox { inner: Mutex::new(Waiting::default()), waker: Arc::new(Notify::new()) }
+        Outbox {
+            inner: Mutex::new(Waiting::default()),
+            waker: Arc::new(Notify::new()),
+            closed: CancellationToken::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn acknowledge(&self, acknowledgement: v1::Acknowledgement) {
+    /// Takes a renewal in; false when too many are under way.
+    fn admit(&self) -> bool {
         let mut waiting = self.lock();
-        if waiting.acknowledgements.len() < MAX_ACKNOWLEDGEMENTS {
+        let admitted = waiting.under_way + waiting.acknowledgements.len() < MAX_UNANSWERED;
+        waiting.under_way += usize::from(admitted);
+        admitted
+    }
+
+    /// A renewal will not be answered.
+    pub(super) fn give_up(&self) {
+        let mut waiting = self.lock();
+        waiting.under_way = waiting.under_way.saturating_sub(1);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+
+    pub(super) fn acknowledge(&self, acknowledgement: v1::Acknowledgement) {
+        {
+            let mut waiting = self.lock();
+            waiting.under_way = waiting.under_way.saturating_sub(1);
             waiting.acknowledgements.push_back(acknowledgement);
         }
-        drop(waiting);
         self.wake();
     }
 
@@ -133,6 +160,7 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
+        self.outbox.closed.cancel();
         let now = self.context.clock.now();
         let local = &mut *self.context.replica.lock();
         local.streams.close(self.session, &self.outbox.waker);
@@ -153,14 +181,22 @@ struct Reader {
 impl Reader {
     async fn run(self, mut incoming: Streaming<v1::AttachRequest>, outbox: Arc<Outbox>) {
         loop {
-            let message = match incoming.message().await {
-                Ok(Some(message)) => message.message,
-                // The worker has hung up, or its connection broke: the sender's side is dropped with it.
-                Ok(None) | Err(_) => return outbox.fail(Failure::unavailable("the stream was closed")),
+            let message = tokio::select! {
+                () = outbox.closed.cancelled() => return,
+                message = incoming.message() => match message {
+                    Ok(Some(message)) => message.message,
+                    // The worker has hung up, or its connection broke: the sender's side is dropped with it.
+                    Ok(None) | Err(_) => return outbox.fail(Failure::unavailable("the stream was closed")),
+                },
             };
             let Some(attach_request::Message::Renew(renew)) = message else {
                 return outbox.fail(Failure::invalid("message: after Open a stream carries Renew only"));
             };
+            if !outbox.admit() {
+                let limit =
+                    format!("a stream has at most {MAX_UNANSWERED} renewals unanswered; open another");
+                return outbox.fail(Failure::limit(limit));
+            }
             let arrival = self.context.clock.now();
             match self.context.replica.lock().leading(self.term) {
                 Some(leadership) => leadership.lessor.arrived(self.session),
@@ -230,6 +266,10 @@ impl Sender {
             }
             if local.leading(self.presence.term).is_none() {
                 return Err(Failure::no_leader());
+            }
+            // It lived in this very state when the stream was opened, and ended too long ago to be remembered.
+            if local.state.session(session).is_none() {
+                return Err(Failure::session_ended(session, None));
             }
             self.queue
                 .extend(self.told.catch_up(local).into_iter().map(attach_response::Message::Assignment));

@@ -32,10 +32,12 @@ enum Earlier {
 pub(super) async fn join(context: &Context, request: v1::JoinRequest) -> Result<v1::JoinResponse, Failure> {
     check_origin(context, request.protocol, &request.cluster)?;
     let mut join = parse(&request)?;
+    // A process that was killed and started again at once may ask before the end of its old connection has arrived.
+    let mut patience = Some(GRACE);
     loop {
         // What is decided below rests on a state that a quorum has confirmed, and on this term's clocks.
         let (term, _) = context.confirm().await?;
-        match earlier(context, term, &request, &mut join)? {
+        match earlier(context, term, &request, &mut join, &mut patience)? {
             Earlier::Free(session) => join.replaces = session,
             Earlier::Ask(later) => {
                 tokio::time::sleep(later).await;
@@ -95,9 +97,11 @@ fn earlier(
     term: ringfence_core::ids::Term,
     request: &v1::JoinRequest,
     join: &mut Join,
+    patience: &mut Option<Duration>,
 ) -> Result<Earlier, Failure> {
     let now = context.clock.now();
     let local = &mut *context.replica.lock();
+    join.keyspaces.clear();
     for name in &request.keyspaces {
         let parsed = KeyspaceName::new(name).map_err(|e| Failure::invalid(format!("keyspaces: {e}")))?;
         let keyspace = local.state.keyspace_named(&parsed).ok_or_else(|| {
@@ -109,8 +113,9 @@ fn earlier(
         return Err(Failure::no_leader());
     };
     let Some(holder) = local.state.session_of(&join.worker) else { return Ok(Earlier::Free(None)) };
-    if holder.nonce() == join.nonce {
-        return Ok(Earlier::Free(Some(holder.id())));
+    // The same join once more. `replaces` stays unset: only the same secret finds its session.
+    if holder.nonce() == join.nonce && holder.secret_hash() == &join.secret_hash {
+        return Ok(Earlier::Free(None));
     }
     if !request.replace_secret.is_empty() && is_secret_of(holder, &request.replace_secret) {
         return Ok(Earlier::Free(Some(holder.id())));
@@ -124,7 +129,7 @@ fn earlier(
     match leadership.presence.lost_for(holder.id(), now) {
         Some(gone) if gone >= GRACE => Ok(Earlier::Free(Some(holder.id()))),
         Some(gone) => Ok(Earlier::Ask(GRACE - gone)),
-        None => Err(duplicate(holder, join)),
+        None => patience.take().map(Earlier::Ask).ok_or_else(|| duplicate(holder, join)),
     }
 }
 

@@ -57,6 +57,7 @@ impl Renewals {
     }
 
     fn drop_one(&self, renewal: &Renewal) {
+        renewal.outbox.give_up();
         if let Some(leadership) = self.context.replica.lock().leading(renewal.term) {
             leadership.lessor.dropped(renewal.session);
         }
@@ -90,6 +91,9 @@ impl Renewals {
         let now = self.context.clock.now();
         let mut held = Vec::new();
         let mut elsewhere = Vec::new();
+        let (batch, unread): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|renewal| !renewal.outbox.is_closed());
+        unread.iter().for_each(|renewal| self.drop_one(renewal));
         {
             let local = &mut *self.context.replica.lock();
             for renewal in batch {

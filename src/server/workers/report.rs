@@ -42,7 +42,9 @@ fn commands(
     request: &v1::ReportRequest,
     with_grants: bool,
 ) -> Result<Vec<Command>, Failure> {
+    let now = context.clock.now();
     let local = context.replica.lock();
+    let absent = local.leadership.as_ref().map(|led| led.presence.absent(now)).unwrap_or_default();
     let mut commands = Vec::with_capacity(request.items.len() * 2 + 1);
     if request.withdraw {
         commands.push(Command::Withdraw { session });
@@ -67,7 +69,7 @@ fn commands(
                 Released::Failed(failed.error.chars().take(MAX_FAILURE_BYTES).collect())
             }
         };
-        let (command, grant) = release(&local.state, partition, epoch, session, how);
+        let (command, grant) = release(&local.state, partition, epoch, session, how, &absent);
         commands.push(command);
         commands.extend(grant.filter(|_| with_grants));
     }

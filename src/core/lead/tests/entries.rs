@@ -10,7 +10,8 @@ fn a_session_with_more_partitions_than_an_entry_holds_ends_in_one_and_is_repaire
     let orders = world.create("orders", 2_500, policy());
     world.join("a", &[orders]);
     world.work();
-    world.join_unconnected("b", &[orders]);
+    let b = world.join_unconnected("b", &[orders]);
+    world.leader.presence.connected(b);
     world.worker("b").up = false;
     let leader = &mut world.leader;
     let (a, b) = (world.workers["a"].session, world.workers["b"].session);

@@ -4,6 +4,7 @@ use super::world::{TTL, World, at, ms, policy};
 use crate::ids::WorkerId;
 use crate::lead::release;
 use crate::state::{Command, CoolingWhy, GrantReason, Outcome, Phase, PolicyChange, Released};
+use std::collections::BTreeSet;
 
 fn failed() -> Released {
     Released::Failed("disk on fire".into())
@@ -36,7 +37,7 @@ fn p16_a_release_counts_whatever_the_leader_has_begun_meanwhile() {
     let owner = world.owner(key).unwrap().to_string();
     let (session, epoch) = (world.session(&owner), world.epoch(key));
     // Decided while the partition was owned; a drain is applied before it.
-    let (command, grant) = release(&world.state, key, epoch, session, Released::Returned);
+    let (command, grant) = release(&world.state, key, epoch, session, Released::Returned, &BTreeSet::new());
     assert_eq!(grant, None);
     world.drain(key, if owner == "a" { "b" } else { "a" }, TTL);
     assert_eq!(world.apply(vec![command.clone()]).outcome, Ok(vec![Outcome::Done]));
@@ -53,19 +54,29 @@ fn a_release_brings_the_grant_only_when_its_target_can_take_it() {
     let owner = world.owner(key).unwrap().to_string();
     let other = if owner == "a" { "b" } else { "a" };
     let (session, epoch, to) = (world.session(&owner), world.epoch(key), world.session(other));
-    let grant = |world: &World, how| release(&world.state, key, epoch, session, how).1;
+    let grant = |world: &World, how| release(&world.state, key, epoch, session, how, &BTreeSet::new()).1;
     assert_eq!(grant(&world, Released::Revoked), None, "nothing is drained");
     world.drain(key, other, TTL);
     assert!(grant(&world, Released::Revoked).is_some());
     assert!(grant(&world, Released::Returned).is_some());
     assert_eq!(grant(&world, failed()), None, "it waits for the back-off");
     let newer = crate::ids::Epoch::new(epoch.get() + 1).unwrap();
-    assert_eq!(release(&world.state, key, newer, session, Released::Revoked).1, None);
-    assert_eq!(release(&world.state, key, epoch, to, Released::Revoked).1, None, "not the owner");
+    assert_eq!(release(&world.state, key, newer, session, Released::Revoked, &BTreeSet::new()).1, None);
+    assert_eq!(
+        release(&world.state, key, epoch, to, Released::Revoked, &BTreeSet::new()).1,
+        None,
+        "not the owner"
+    );
 
     world.apply(vec![Command::Suspect { sessions: vec![(to, 1)] }]);
     assert_eq!(grant(&world, Released::Revoked), None, "suspected");
     world.apply(vec![Command::Clear { sessions: vec![to] }]);
+    let absent = BTreeSet::from([to]);
+    assert_eq!(
+        release(&world.state, key, epoch, session, Released::Revoked, &absent).1,
+        None,
+        "it is not there"
+    );
     world.apply(vec![Command::Withdraw { session: to }]);
     assert_eq!(grant(&world, Released::Revoked), None, "about to leave");
     world.apply(vec![Command::Leave { session: to }]);
@@ -80,7 +91,7 @@ fn p15_a_release_stands_when_the_target_of_its_move_has_died_an_entry_earlier() 
     let other = if owner == "a" { "b" } else { "a" };
     let (session, epoch) = (world.session(&owner), world.epoch(key));
     world.drain(key, other, TTL);
-    let (command, grant) = release(&world.state, key, epoch, session, Released::Revoked);
+    let (command, grant) = release(&world.state, key, epoch, session, Released::Revoked, &BTreeSet::new());
     world.apply(vec![Command::Leave { session: world.session(other) }]);
     let applied = world.apply(vec![command, grant.unwrap()]);
     assert_eq!(applied.outcome, Ok(vec![Outcome::Done, Outcome::LeftVacant]));

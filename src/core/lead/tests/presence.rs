@@ -226,3 +226,17 @@ fn a_drain_that_is_over_when_its_owner_is_lost_is_taken_once() {
     assert_eq!(world.spread()["w00"], 0);
     assert_eq!(world.owner(key), Some("w01"));
 }
+
+#[test]
+fn a_worker_that_has_joined_and_opens_no_stream_is_granted_nothing_and_loses_nothing() {
+    let mut world = World::of(4, &["a"], policy());
+    let orders = world.key(0).keyspace;
+    world.join_unconnected("silent", &[orders]);
+    world.worker("silent").up = false;
+    world.pass(GRACE + 50);
+    world.kill("a");
+    let began = world.now;
+    world.pass(GRACE + 50);
+    assert_eq!(world.grants_since(began).len(), 0, "it would not learn of a grant");
+    assert_eq!(seizures(&world, began), 0);
+}

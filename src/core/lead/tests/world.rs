@@ -364,7 +364,7 @@ impl World {
         let owner = self.owner(partition).unwrap().to_string();
         let (session, epoch) = (self.session(&owner), self.epoch(partition));
         self.worker(&owner).lessee.give_back(&partition, epoch);
-        let (release, grant) = release(&self.state, partition, epoch, session, how);
+        let (release, grant) = release(&self.state, partition, epoch, session, how, &BTreeSet::new());
         let applied = self.apply(std::iter::once(release).chain(grant).collect());
         assert!(applied.outcome.is_ok(), "{applied:?}");
     }

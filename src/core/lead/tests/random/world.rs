@@ -967,7 +967,8 @@ impl World {
             Todo::Seen(partition, epoch) => vec![Command::RevokeSeen { partition, epoch, session }],
             Todo::Return(partition, epoch) | Todo::Release(partition, epoch) => {
                 let state = &self.nodes[node].state;
-                let (command, grant) = release(state, partition, epoch, session, Released::Revoked);
+                let (command, grant) =
+                    release(state, partition, epoch, session, Released::Revoked, &BTreeSet::new());
                 std::iter::once(command).chain(grant.filter(|_| with_grant)).collect()
             }
         };
