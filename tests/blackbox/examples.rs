@@ -16,7 +16,8 @@ fn run(name: &str) {
     assert!(!told.is_empty(), "examples/{name}.rs says nothing of what it prints");
 
     // Built by the same `cargo test` as this test, beside the binary.
-    let built: PathBuf = Path::new(env!("CARGO_BIN_EXE_ringfence")).parent().unwrap().join("examples").join(name);
+    let built: PathBuf =
+        Path::new(env!("CARGO_BIN_EXE_ringfence")).parent().unwrap().join("examples").join(name);
     assert!(built.exists(), "{} is not built: run `cargo test --workspace`", built.display());
     let ran = Command::new(built).output().unwrap();
     let printed = String::from_utf8(ran.stdout).unwrap();

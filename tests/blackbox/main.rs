@@ -3,10 +3,10 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod cases;
-mod cluster;
 mod bad_input;
+mod cases;
 mod cli;
+mod cluster;
 mod examples;
 mod harness;
 mod house;

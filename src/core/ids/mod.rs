@@ -11,5 +11,7 @@ mod scope;
 
 pub use epoch::{Epoch, EpochError, EpochFloor};
 pub use name::{ClusterId, KeyspaceName, LockName, MAX_NAME_BYTES, NameError, WorkerId};
-pub use number::{KeyspaceId, LogIndex, MoveId, NodeId, NodeIdError, PartitionId, PartitionKey, Revision, SessionId, Term};
+pub use number::{
+    KeyspaceId, LogIndex, MoveId, NodeId, NodeIdError, PartitionId, PartitionKey, Revision, SessionId, Term,
+};
 pub use scope::{Scope, ScopeError};

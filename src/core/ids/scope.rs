@@ -59,7 +59,17 @@ mod tests {
         for text in ["orders/17", "orders/0", "@locks/nightly"] {
             assert_eq!(text.parse::<Scope>().map(|s| s.to_string()), Ok(text.to_string()));
         }
-        for bad in ["orders", "orders/", "orders/017", "orders/+1", "orders/4294967296", "/1", "@locks/", "Or/1", "a/b/1"] {
+        for bad in [
+            "orders",
+            "orders/",
+            "orders/017",
+            "orders/+1",
+            "orders/4294967296",
+            "/1",
+            "@locks/",
+            "Or/1",
+            "a/b/1",
+        ] {
             assert!(bad.parse::<Scope>().is_err(), "{bad}");
         }
     }
