@@ -5,7 +5,7 @@ use super::handle::{Ending, Wish, Worker};
 use super::host::Host;
 use super::life::{End, Life};
 use super::outbox::{Item, Outbox, Sent};
-use super::session::{Session, join};
+use super::session::{JoinKey, Session, join};
 use super::tasks::{Registry, Tasks};
 use super::wire::Place;
 use crate::clock::Clock;
@@ -105,7 +105,7 @@ impl Keeper {
     }
 
     async fn run(mut self, joined: oneshot::Sender<Result<(), Error>>, ended: &watch::Sender<Ending>) {
-        let session = match join(&self.profile, &self.coordinator, None, true).await {
+        let session = match self.first_join().await {
             Ok(session) => session,
             Err(error) => return drop(joined.send(Err(error))),
         };
@@ -121,6 +121,10 @@ impl Keeper {
             tracing::error!(worker = %self.profile.id, %error, "the worker has ended");
         }
         ended.send_replace(Some(result));
+    }
+
+    async fn first_join(&self) -> Result<Session, Error> {
+        join(&self.profile, &self.coordinator, &JoinKey::draw()?, None, true).await
     }
 
     /// One session after the other.
@@ -196,13 +200,22 @@ impl Keeper {
     /// Joins anew, as long as it takes; `None` when the worker is not wanted any more.
     async fn rejoin(&mut self, cluster: &ClusterId) -> Option<Result<Session, Error>> {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        // One for all tries: a try whose answer was lost has opened a session, and the next must not stand against it.
+        let key = match JoinKey::draw() {
+            Ok(key) => key,
+            Err(error) => return Some(Err(error)),
+        };
         while self.serves() {
-            let error = match join(&self.profile, &self.coordinator, Some(cluster), false).await {
+            let error = match join(&self.profile, &self.coordinator, &key, Some(cluster), false).await {
                 Ok(session) => return Some(Ok(session)),
                 Err(error) => error,
             };
-            let passes =
-                error.is_retryable() || matches!(error.kind(), ErrorKind::UnknownOutcome | ErrorKind::Limit);
+            // A session that an earlier try opened may have ended before this one found it.
+            let passes = error.is_retryable()
+                || matches!(
+                    error.kind(),
+                    ErrorKind::UnknownOutcome | ErrorKind::Limit | ErrorKind::SessionEnded
+                );
             if !passes {
                 return Some(Err(error));
             }

@@ -34,6 +34,21 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// What a join is recognised by: the same for all tries of one, so that it opens one session whatever is lost on the
+/// way. The next join draws another, so that it never finds a session that was given up.
+pub(super) struct JoinKey {
+    nonce: [u8; 16],
+    secret: Secret,
+}
+
+impl JoinKey {
+    pub(super) fn draw() -> Result<JoinKey, Error> {
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).map_err(no_randomness)?;
+        Ok(JoinKey { nonce, secret: Secret::draw()? })
+    }
+}
+
 /// One life of the worker, as the coordinator knows it.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -47,23 +62,20 @@ pub(super) struct Session {
 /// Joins. The first join of a process may replace an earlier session of its name; a join after a loss may not, or two
 /// processes with one name would take turns for ever.
 ///
-/// One nonce and one secret for all tries of one join, so that it opens one session whatever is lost on the way; the
-/// next join has others, so that it never finds a session that was given up.
+/// It may be called again with the same key when its outcome is unknown, and then finds the session it has opened.
 pub(super) async fn join(
     profile: &Profile,
     coordinator: &Coordinator,
+    key: &JoinKey,
     known: Option<&ClusterId>,
     replace: bool,
 ) -> Result<Session, Error> {
-    let mut nonce = [0; 16];
-    getrandom::fill(&mut nonce).map_err(no_randomness)?;
-    let secret = Secret::draw()?;
     let request = v1::JoinRequest {
         protocol: PROTOCOL,
         cluster: known.map_or_else(String::new, ToString::to_string),
         worker: profile.id.to_string(),
-        nonce: nonce.to_vec().into(),
-        secret_sha256: Sha256::digest(secret.0).to_vec().into(),
+        nonce: key.nonce.to_vec().into(),
+        secret_sha256: Sha256::digest(key.secret.0).to_vec().into(),
         address: profile.address.clone(),
         weight: profile.weight,
         labels: profile.labels.clone().into_iter().collect(),
@@ -78,7 +90,7 @@ pub(super) async fn join(
             async move { worker(channel).join(request).await }
         })
         .await?;
-    read(secret, known, answer)
+    read(key.secret.clone(), known, answer)
 }
 
 fn read(secret: Secret, known: Option<&ClusterId>, answer: v1::JoinResponse) -> Result<Session, Error> {

@@ -30,6 +30,8 @@ pub(super) struct World {
     pub(super) answering: bool,
     /// Joins under a name that is held are refused, whatever they say.
     pub(super) duplicate: bool,
+    /// Joins take effect, and their answers are lost.
+    pub(super) join_answers_lost: bool,
     /// The next reports fail with these.
     pub(super) report_failures: Vec<Status>,
     /// Reports that hold an item of this partition are refused.
@@ -79,6 +81,7 @@ impl Fake {
             takeover: v1::Takeover::Lease,
             answering: true,
             duplicate: false,
+            join_answers_lost: false,
             report_failures: Vec::new(),
             poisonous: None,
             joins: Vec::new(),
@@ -293,6 +296,9 @@ impl WorkerService for Service {
                 nonce: request.nonce.to_vec(),
                 secret: request.secret_sha256.to_vec(),
             });
+        }
+        if world.join_answers_lost {
+            return Err(Failure::unknown_outcome().into());
         }
         let policy = v1::KeyspacePolicy {
             ttl_ms: 10_000,

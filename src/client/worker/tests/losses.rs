@@ -317,6 +317,34 @@ async fn f059_a_live_process_of_the_same_name_is_fatal_and_both_addresses_are_sa
 }
 
 #[tokio::test]
+async fn f059_a_rejoin_whose_answer_was_lost_finds_the_session_that_it_opened() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let within = Duration::from_millis(200);
+    let worker = worker(&fake).join_within(within).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    given.next().await;
+    fake.world().join_answers_lost = true;
+    fake.end_session(SessionEnd::Expired);
+    // More tries than one call makes: it was given up, its outcome unknown, and another follows.
+    fake.until("another call to join", |world| world.joins.len() > 8).await;
+    let opened = fake.session();
+    fake.world().join_answers_lost = false;
+    fake.until("attached to it", |world| world.attached == 2).await;
+    {
+        let world = fake.world();
+        let tries = &world.joins[1..];
+        assert!(tries.iter().all(|again| again.nonce == tries[0].nonce && !again.replace));
+        assert!(tries.iter().all(|again| again.secret_sha256 == tries[0].secret_sha256));
+        assert_ne!(tries[0].nonce, world.joins[0].nonce);
+    }
+    assert_eq!(fake.session(), opened);
+    fake.grant(3);
+    assert!(given.next().await.is_valid());
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_session_lost_while_leaving_is_an_error_and_no_rejoin() {
     let fake = Fake::start(TTL).await;
     let (owner, mut given) = stubborn();
