@@ -39,3 +39,13 @@ fn the_embedded_coordinator_says_who_owns_what() {
 fn f106_the_router_finds_the_owner_also_after_it_changed() {
     run("router");
 }
+
+#[test]
+fn a20_a21_b04_a_writer_paused_after_its_stamp_is_refused_and_without_the_fence_accepted() {
+    run("paused_writer");
+}
+
+#[test]
+fn a24_a_side_effect_that_checks_no_token_needs_a_key_of_the_business() {
+    run("side_effects");
+}
