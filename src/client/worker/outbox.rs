@@ -174,6 +174,8 @@ impl Outbox {
             }
             _ => {
                 tracing::error!(%error, ?items, "the coordinator refuses this report, and it is dropped");
+                // The item was refused, and not what went with it; a call without an item was refused for itself.
+                self.withdraw |= withdraw && !items.is_empty();
                 return Sent::Known(Vec::new());
             }
         }

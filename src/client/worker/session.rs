@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) struct Secret([u8; 32]);
 
 impl Secret {
-    fn draw() -> Result<Secret, Error> {
+    pub(super) fn draw() -> Result<Secret, Error> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(no_randomness)?;
         Ok(Secret(bytes))

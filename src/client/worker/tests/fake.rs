@@ -184,6 +184,15 @@ impl Fake {
         self.close_streams(None);
     }
 
+    /// Opens a session that nobody joined for, with this secret; returns its number.
+    pub(super) fn open_session(&self, secret: &[u8]) -> u64 {
+        let mut world = self.world();
+        world.sessions += 1;
+        let id = world.sessions;
+        world.session = Some(Session { id, nonce: Vec::new(), secret: Sha256::digest(secret).to_vec() });
+        id
+    }
+
     pub(super) fn session(&self) -> Option<u64> {
         self.world().session.as_ref().map(|session| session.id)
     }

@@ -3,9 +3,14 @@
 use super::*;
 use crate::error::ErrorKind;
 use crate::fence::{DeclaredFence, MemoryFence};
+use crate::net::Coordinator;
 use crate::ownership::{Phase, Why};
+use crate::worker::outbox::{Item, Outbox, Sent, What};
+use crate::worker::session::{Secret, Session};
+use crate::worker::wire::{Keyspaces, Place};
 use ringfence_api::Failure;
-use ringfence_core::ids::{ClusterId, Epoch, Scope, SessionId};
+use ringfence_core::ids::{ClusterId, Epoch, KeyspaceName, PartitionId, Scope, SessionId};
+use ringfence_core::lease::lessee::Timing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -248,6 +253,32 @@ async fn f025_one_release_that_is_refused_does_not_keep_the_others() {
     let world = fake.world();
     let released = world.said.iter().filter(|said| said.starts_with("released")).count();
     assert_eq!((released, world.left.len()), (9, 1));
+}
+
+#[tokio::test]
+async fn f025_an_item_that_is_refused_does_not_take_the_withdrawal_with_it() {
+    let fake = Fake::start(TTL).await;
+    let secret = Secret::draw().unwrap();
+    let session = Session {
+        id: SessionId::new(fake.open_session(&secret.bytes())).unwrap(),
+        cluster: ClusterId::new("test").unwrap(),
+        secret,
+        timing: Timing::new(TTL).unwrap(),
+        keyspaces: Keyspaces::new(),
+    };
+    let coordinator = Coordinator::new(fake.url.parse().unwrap());
+    let mut outbox = Outbox::new(coordinator, &session);
+    fake.world().poisonous = Some(4);
+    let place = Place { keyspace: KeyspaceName::new("orders").unwrap(), partition: PartitionId::new(4) };
+    outbox.push(Item { place, epoch: Epoch::new(1).unwrap(), what: What::Released });
+    outbox.withdraw();
+    let saying = async {
+        while !outbox.is_empty() {
+            assert!(matches!(outbox.next().await, Sent::Known(items) if items.is_empty()));
+        }
+    };
+    timeout(PATIENCE, saying).await.unwrap();
+    assert_eq!(fake.world().said, ["withdraw"]);
 }
 
 #[tokio::test]
