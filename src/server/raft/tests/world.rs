@@ -85,6 +85,10 @@ impl Kept {
     }
 }
 
+/// Where a node listens while it runs. It is another port after each start: one that is given up in between may be an
+/// outgoing connection's by then.
+type Listens = watch::Sender<Option<SocketAddr>>;
+
 /// One directed link: a proxy that can be cut.
 struct Link {
     proxy: SocketAddr,
@@ -92,13 +96,16 @@ struct Link {
 }
 
 impl Link {
-    async fn new(target: SocketAddr) -> Link {
+    async fn new(target: &Listens) -> Link {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = listener.local_addr().unwrap();
         let cut = watch::Sender::new(false);
         let is_cut = cut.subscribe();
+        let target = target.subscribe();
         tokio::spawn(async move {
             while let Ok((mut inbound, _)) = listener.accept().await {
+                // A node that does not run refuses the connection.
+                let Some(target) = *target.borrow() else { continue };
                 let mut is_cut = is_cut.clone();
                 tokio::spawn(async move {
                     let pass = async {
@@ -137,7 +144,7 @@ impl Dialer for Linked {
 
 pub(super) struct World {
     links: Arc<BTreeMap<(u64, u64), Link>>,
-    addresses: BTreeMap<u64, SocketAddr>,
+    listens: BTreeMap<u64, Listens>,
     pub(super) disks: BTreeMap<u64, Kept>,
     pub(super) nodes: BTreeMap<u64, Running>,
     /// Changes the settings of a node before it starts.
@@ -173,18 +180,15 @@ impl Running {
 impl World {
     /// Nodes 1 to `count`, in memory, not started. Some of them may join later.
     pub(super) async fn new(count: u64) -> World {
-        let mut addresses = BTreeMap::new();
-        for id in 1..=count {
-            addresses.insert(id, TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap());
-        }
+        let listens: BTreeMap<u64, Listens> = (1..=count).map(|id| (id, Listens::new(None))).collect();
         let mut links = BTreeMap::new();
         for from in 1..=count {
-            for (&to, &address) in &addresses {
-                links.insert((from, to), Link::new(address).await);
+            for (&to, target) in &listens {
+                links.insert((from, to), Link::new(target).await);
             }
         }
         let disks = (1..=count).map(|id| (id, Kept::memory())).collect();
-        World { links: Arc::new(links), addresses, disks, nodes: BTreeMap::new(), settings: Box::new(|_| {}) }
+        World { links: Arc::new(links), listens, disks, nodes: BTreeMap::new(), settings: Box::new(|_| {}) }
     }
 
     /// Nodes 1 to `count`, started, in one cluster.
@@ -209,8 +213,9 @@ impl World {
         self.nodes[&id].raft.initialize(members).await.unwrap();
     }
 
+    /// The address the members know a node by, for as long as the world stands: its own link to itself.
     pub(super) fn address(&self, id: u64) -> String {
-        self.addresses[&id].to_string()
+        self.links[&(id, id)].proxy.to_string()
     }
 
     pub(super) fn config(&self, id: u64) -> RaftConfig {
@@ -229,7 +234,8 @@ impl World {
         let log = Log::default();
         let dialer = Linked { from: id, links: Arc::clone(&self.links) };
         let raft = RaftNode::start(self.config(id), disk, log.clone(), dialer).await?;
-        let listener = TcpListener::bind(self.addresses[&id]).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.listens[&id].send_replace(Some(listener.local_addr().unwrap()));
         let stop = watch::Sender::new(false);
         let mut stopped = stop.subscribe();
         let server = tonic::transport::Server::builder().add_service(raft.service().server());
@@ -245,6 +251,7 @@ impl World {
     /// Stops a node without a word to the others.
     pub(super) async fn kill(&mut self, id: u64) {
         self.isolate(id, true);
+        self.listens[&id].send_replace(None);
         let running = self.nodes.remove(&id).unwrap();
         running.stop.send_replace(true);
         running.raft.shutdown().await;
