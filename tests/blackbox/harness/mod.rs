@@ -10,7 +10,7 @@ mod workers;
 pub(crate) use cli::{Ran, run, run_with};
 pub(crate) use file::{Audit, SharedFile};
 pub(crate) use nodes::{Cluster, Owners, free_address, owners};
-pub(crate) use process::Process;
+pub(crate) use process::{Process, set_environment};
 pub(crate) use workers::{Fleet, KEYSPACE, Write};
 
 use std::sync::{Condvar, Mutex, PoisonError};

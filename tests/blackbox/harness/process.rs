@@ -3,6 +3,7 @@
 use super::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::cell::RefCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -19,6 +20,16 @@ pub(super) fn binary() -> Command {
     command
 }
 
+thread_local! {
+    static ENVIRONMENT: RefCell<Vec<(String, String)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Every process that this test starts from now on has these variables.
+pub(crate) fn set_environment(variables: &[(&str, &str)]) {
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    ENVIRONMENT.set(variables.collect());
+}
+
 /// A process that runs in the background. Dropping it kills it.
 pub(crate) struct Process {
     pub(crate) name: String,
@@ -32,7 +43,10 @@ impl Process {
         let log = dir.join(format!("{name}.log"));
         let errors = File::options().create(true).append(true).open(&log).unwrap();
         let mut command = binary();
-        command.args(args).env("RINGFENCE_LOG", "info,openraft=error");
+        command
+            .args(args)
+            .env("RINGFENCE_LOG", "info,openraft=error")
+            .envs(ENVIRONMENT.with_borrow(Vec::clone));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         Process { name: name.to_owned(), log, child: command.spawn().unwrap() }
     }

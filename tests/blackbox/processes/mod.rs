@@ -1,5 +1,6 @@
 //! What real processes do when they are stopped, killed and started again.
 
+mod clocks;
 mod demo;
 mod members;
 mod nodes;
