@@ -231,3 +231,13 @@ fn f062_leases_and_names_that_cannot_be_are_refused_by_the_command_and_by_the_wo
     }
     assert_eq!(cluster.run(&["worker", "list"]).done(), serde_json::json!([]));
 }
+
+#[test]
+fn the_sample_configuration_is_read_and_only_its_directory_is_missing_here() {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/ringfence.toml");
+    // A file in place of the data directory: the settings are fine, and the node does not get further than that.
+    let taken = tempfile::NamedTempFile::new().unwrap();
+    let place = taken.path().to_str().unwrap();
+    let ran = run_with(&[], &["serve", "--config", sample, "--listen", "127.0.0.1:0", "--data-dir", place]);
+    refused(&ran, 1, &[place]);
+}
