@@ -136,9 +136,9 @@ impl Placing {
                 self.resting.retain(|key, _| key.keyspace != *id);
                 self.moved.retain(|key, _| key.keyspace != *id);
             }
-            Event::Joined(_) | Event::Withdrawn(_) => self.members_changed(now),
+            Event::Joined(_) | Event::Withdrawn(_) => self.workers_changed(now),
             Event::Ended { why, .. } => {
-                self.members_changed(now);
+                self.workers_changed(now);
                 if *why == EndReason::Expired {
                     self.expired.push_back(now);
                 }
@@ -153,7 +153,7 @@ impl Placing {
         self.fresh = true;
     }
 
-    fn members_changed(&mut self, now: Instant) {
+    fn workers_changed(&mut self, now: Instant) {
         if self.settled(now) {
             self.unsettled_from = now;
         }

@@ -2,13 +2,10 @@
 
 use super::answers::{Known, Request};
 use super::command::{Command, Entry};
-use super::keyspace::{DELETED_LEN, Deleted, Keyspace, MAX_KEYSPACES, MAX_TOTAL_PARTITIONS, Takeover};
 use super::outcome::{Applied, Event, Outcome, Refusal, Refused};
-use super::partition::{CoolingWhy, Partition, Phase};
 use super::undo::Undo;
 use super::{Cluster, State};
-use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, LogIndex, PartitionId, PartitionKey};
-use std::time::Duration;
+use crate::ids::{ClusterId, LogIndex, NodeId};
 
 /// One entry on its way through the state: what it changed, and how to take that back.
 pub(super) struct Change<'a> {
@@ -99,61 +96,12 @@ fn refused(command: usize, why: Refused) -> Applied {
 impl Change<'_> {
     fn run(&mut self, command: &Command) -> Result<Outcome, Refused> {
         match command {
-            Command::FormCluster { cluster, lineage } => match &self.state.cluster {
-                Some(formed) if formed.id == *cluster => Ok(Outcome::Unchanged),
-                Some(formed) => Err(Refused::AlreadyFormed(formed.id.clone())),
-                None => {
-                    self.journal.push(Undo::Unformed);
-                    self.state.cluster = Some(Cluster { id: cluster.clone(), lineage: *lineage });
-                    Ok(Outcome::Done)
-                }
-            },
-            Command::NoteNode { node } => {
-                if !self.state.nodes.insert(*node) {
-                    return Err(Refused::NodeIdUsed(*node));
-                }
-                self.journal.push(Undo::NodeNoted(*node));
-                Ok(Outcome::Done)
-            }
+            Command::FormCluster { cluster, lineage } => self.form_cluster(cluster, *lineage),
+            Command::NoteNode { node } => self.note_node(*node),
             Command::CreateKeyspace { keyspace, partitions, policy } => {
-                if self.state.names.contains_key(keyspace) {
-                    return Err(Refused::KeyspaceExists(keyspace.clone()));
-                }
-                self.room_for_keyspace(partitions.get())?;
-                let id = self.state.counters.take_keyspace()?;
-                // Whatever was deleted before has left its highest epoch in the cluster's floor.
-                let floor = self.state.counters.floor;
-                let first = match self.lease_of_deleted(keyspace) {
-                    Some(lease) => Partition::after_deleted(floor, lease),
-                    None => Partition::new(),
-                };
-                self.state.names.insert(keyspace.clone(), id);
-                self.state.keyspaces.insert(
-                    id,
-                    Keyspace {
-                        id,
-                        name: keyspace.clone(),
-                        policy: policy.clone(),
-                        floor,
-                        count: *partitions,
-                        partitions: vec![first; partitions.get() as usize],
-                    },
-                );
-                self.journal.push(Undo::KeyspaceCreated(id));
-                self.touch_map(Event::Keyspace(id));
-                Ok(Outcome::Created(id))
+                self.create_keyspace(keyspace, *partitions, policy)
             }
-            Command::UpdateKeyspace { keyspace, change } => {
-                let slot =
-                    self.state.keyspaces.get_mut(keyspace).ok_or(Refused::NoSuchKeyspace(*keyspace))?;
-                let policy = slot.policy.with(change)?;
-                if policy == slot.policy {
-                    return Ok(Outcome::Unchanged);
-                }
-                self.journal.push(Undo::Policy(*keyspace, std::mem::replace(&mut slot.policy, policy)));
-                self.touch_map(Event::Keyspace(*keyspace));
-                Ok(Outcome::Done)
-            }
+            Command::UpdateKeyspace { keyspace, change } => self.update_keyspace(*keyspace, change),
             Command::DeleteKeyspace { keyspace } => self.delete_keyspace(*keyspace),
             Command::Join(join) => self.join(join),
             Command::Withdraw { session } => self.withdraw(*session),
@@ -178,74 +126,24 @@ impl Change<'_> {
         }
     }
 
-    fn room_for_keyspace(&self, partitions: u32) -> Result<(), Refused> {
-        if self.state.keyspaces.len() >= MAX_KEYSPACES {
-            return Err(Refused::Limit { what: "the number of keyspaces", bound: MAX_KEYSPACES as u64 });
-        }
-        let have: u64 = self.state.keyspaces.values().map(|k| k.partitions.len() as u64).sum();
-        if have + u64::from(partitions) > MAX_TOTAL_PARTITIONS {
-            let what = "the number of partitions of all keyspaces";
-            return Err(Refused::Limit { what, bound: MAX_TOTAL_PARTITIONS });
-        }
-        Ok(())
-    }
-
-    /// The highest epoch of the keyspace stays behind as a floor, so that one created again under the name never
-    /// repeats an epoch. The floor is the cluster's: remembering one for each name ever used would have no bound.
-    fn delete_keyspace(&mut self, id: KeyspaceId) -> Result<Outcome, Refused> {
-        let keyspace = self.state.keyspaces.get(&id).ok_or(Refused::NoSuchKeyspace(id))?;
-        let floor = keyspace.highest();
-        let lease = self.lease_in(keyspace);
-        let owned: Vec<_> = (0u32..)
-            .zip(&keyspace.partitions)
-            .filter_map(|(number, partition)| Some((PartitionId::new(number), partition.owner()?)))
-            .collect();
-        for (partition, owner) in owned {
-            let key = PartitionKey { keyspace: id, partition };
-            self.unhold(owner, key);
-            self.events.push(Event::Partition { key, before: Some(owner), after: None });
-        }
-        if let Some(keyspace) = self.state.keyspaces.remove(&id) {
-            self.state.names.remove(&keyspace.name);
-            self.state.counters.floor = EpochFloor::max(self.state.counters.floor, floor);
-            self.touch_map(Event::KeyspaceDeleted(id, keyspace.name.clone()));
-            if let Some(lease) = lease {
-                self.remember_deleted(Deleted { name: keyspace.name.clone(), lease });
+    fn form_cluster(&mut self, cluster: &ClusterId, lineage: u64) -> Result<Outcome, Refused> {
+        match &self.state.cluster {
+            Some(formed) if formed.id == *cluster => Ok(Outcome::Unchanged),
+            Some(formed) => Err(Refused::AlreadyFormed(formed.id.clone())),
+            None => {
+                self.journal.push(Undo::Unformed);
+                self.state.cluster = Some(Cluster { id: cluster.clone(), lineage });
+                Ok(Outcome::Done)
             }
-            self.journal.push(Undo::KeyspaceDeleted(Box::new(keyspace)));
         }
+    }
+
+    fn note_node(&mut self, node: NodeId) -> Result<Outcome, Refused> {
+        if !self.state.nodes.insert(node) {
+            return Err(Refused::NodeIdUsed(node));
+        }
+        self.journal.push(Undo::NodeNoted(node));
         Ok(Outcome::Done)
-    }
-
-    /// The longest lease under which somebody owns, or may still believe to own, a partition of the keyspace.
-    fn lease_in(&self, keyspace: &Keyspace) -> Option<Duration> {
-        if keyspace.policy.takeover() == Takeover::Fence {
-            return None;
-        }
-        let leases =
-            keyspace.partitions.iter().filter_map(|partition| match (&partition.phase, partition.owner()) {
-                (Phase::Cooling(cooling), _) if cooling.why == CoolingWhy::Lease => {
-                    Some(cooling.lease_of.map_or(cooling.then, |(_, ttl)| ttl))
-                }
-                (_, Some(owner)) => self.state.sessions.get(&owner).map(|session| session.ttl),
-                _ => None,
-            });
-        leases.max()
-    }
-
-    fn remember_deleted(&mut self, deleted: Deleted) {
-        self.journal.push(Undo::Deleted(self.state.deleted.clone()));
-        if self.state.deleted.len() == DELETED_LEN {
-            self.state.deleted.pop_front();
-        }
-        self.state.deleted.push_back(deleted);
-    }
-
-    /// The lease that a keyspace of this name left behind, which is then the affair of the one created again.
-    fn lease_of_deleted(&mut self, name: &KeyspaceName) -> Option<Duration> {
-        let at = self.state.deleted.iter().position(|deleted| deleted.name == *name)?;
-        self.journal.push(Undo::Deleted(self.state.deleted.clone()));
-        self.state.deleted.remove(at).map(|deleted| deleted.lease)
     }
 
     pub(super) fn touch_map(&mut self, event: Event) {

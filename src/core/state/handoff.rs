@@ -45,7 +45,7 @@ impl Change<'_> {
 
     /// Changes a partition: notes what it was, marks the map as changed, and tells whoever watches.
     fn change(&mut self, key: PartitionKey, f: impl FnOnce(&mut Partition)) {
-        let Some(slot) = self.state.partition_slot(key) else { return };
+        let Some(slot) = self.state.partition_mut(key) else { return };
         let old = slot.clone();
         f(slot);
         let (before, after) = (old.owner(), slot.owner());
@@ -152,7 +152,7 @@ impl Change<'_> {
             _ => return Outcome::Unchanged,
         }
         // Nobody who watches the map or the assignment is told: it is between the owner and the leader's timer.
-        if let Some(slot) = self.state.partition_slot(key) {
+        if let Some(slot) = self.state.partition_mut(key) {
             let old = slot.clone();
             if let Phase::Draining(drain) = &mut slot.phase {
                 drain.revoke_seen = true;
@@ -221,7 +221,7 @@ impl Change<'_> {
             (Released::Failed(error), Some(worker)) => Some((worker, cut(error))),
         };
         let count = partition.setback.as_ref().map_or(0, |s| s.count).saturating_add(1);
-        if let Some(slot) = self.state.partition_slot(key) {
+        if let Some(slot) = self.state.partition_mut(key) {
             self.journal.push(Undo::Partition(key, Box::new(slot.clone())));
             slot.setback = setback.map(|(worker, error)| Box::new(Setback { count, worker, error }));
         }

@@ -13,6 +13,7 @@ mod command;
 mod counters;
 mod handoff;
 mod keyspace;
+mod keyspaces;
 mod outcome;
 mod partition;
 mod parts;
@@ -160,7 +161,7 @@ impl State {
         self.answers.kept.get(&id).map(|(_, answer)| answer.as_slice())
     }
 
-    fn partition_slot(&mut self, key: PartitionKey) -> Option<&mut Partition> {
+    fn partition_mut(&mut self, key: PartitionKey) -> Option<&mut Partition> {
         self.keyspaces.get_mut(&key.keyspace)?.partitions.get_mut(key.partition.get() as usize)
     }
 }

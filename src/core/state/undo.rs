@@ -94,7 +94,7 @@ impl State {
                     }
                 }
                 Undo::Partition(key, before) => {
-                    if let Some(slot) = self.partition_slot(key) {
+                    if let Some(slot) = self.partition_mut(key) {
                         *slot = *before;
                     }
                 }
