@@ -157,6 +157,9 @@ impl Builder {
 
     /// How long owners may take to end when the worker is shut down; then their tasks are aborted. Default 25 s.
     /// `None` waits without a limit.
+    ///
+    /// A coordinator that cannot be reached is waited for no longer than that either: the shutdown ends at most about
+    /// two seconds after the limit, with [`ErrorKind::NotReleased`] when something could not be told.
     pub fn shutdown_limit(mut self, limit: Option<Duration>) -> Builder {
         self.shutdown_limit = limit;
         self

@@ -73,7 +73,8 @@ impl Worker {
     /// # Errors
     /// Before the signal: [`ErrorKind::DuplicateIdentity`] when another process took the worker's name, or another
     /// reason why a lost session cannot be followed by a new one. After it: [`ErrorKind::NotReleased`] when a task did
-    /// not end, or the session was lost meanwhile; the partitions named are left to the lease.
+    /// not end, the session was lost meanwhile, or the coordinator could not be told; what was not released is left to
+    /// the lease.
     pub async fn serve_until(self, signal: impl Future) -> Result<(), Error> {
         tokio::select! {
             _ = signal => self.leave().await,

@@ -23,6 +23,9 @@ use tokio::time::{sleep, timeout};
 /// How long a task that was aborted may take to end before it counts as stuck. An async task ends at its next `await`.
 pub(super) const ABORT_GRACE: Duration = Duration::from_secs(1);
 
+/// How long a coordinator that may not be there is given for the last word of a worker that is not wanted any more.
+pub(super) const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// What lives as long as the worker, across its sessions.
 pub(super) struct Keeper {
     pub(super) profile: Arc<Profile>,
@@ -53,9 +56,9 @@ pub(super) struct Lost {
     pub(super) session: Session,
     /// The coordinator has said so. Otherwise the lease ran out here, and the session may live on there.
     pub(super) confirmed: bool,
-    /// Releases of what was held when the lease ran out.
+    /// Releases of what was held when the lease ran out, and what else was given back and not told.
     pub(super) owed: Vec<Item>,
-    /// How many partitions were lost with it.
+    /// How many partitions were lost with it, or given back without the coordinator's knowing.
     pub(super) partitions: usize,
 }
 
@@ -155,7 +158,7 @@ impl Keeper {
 
     /// Ends what is left of a session that was lost: its tasks, which were aborted, and its record at the
     /// coordinator, so that what can be released need not wait for a lease, and a rejoin never stands against a live
-    /// session.
+    /// session. As long as it takes while the worker serves; a shutdown does not wait for it.
     async fn bury(&mut self, lost: Lost) {
         // A task of an earlier session that is stuck must not hold this up longer than the grace.
         let ending = async {
@@ -173,14 +176,28 @@ impl Keeper {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
         let mut told = owed.is_empty();
         loop {
-            if !told {
-                told = self.tell(&session, owed.clone()).await;
-            }
-            let left = told && self.leave(&session, session.timing.ttl()).await.is_ok();
+            let last_words = async {
+                let told = told || self.tell(&session, owed.clone()).await;
+                (told, told && self.leave(&session, session.timing.ttl()).await.is_ok())
+            };
+            let Some((now_told, left)) = self.while_wanted(last_words).await else { return };
+            told = now_told;
             if left || !self.serves() || self.pause(backoff.wait()).await.is_break() {
                 return;
             }
         }
+    }
+
+    /// Makes a call, which is given up a moment after the worker is not wanted any more.
+    async fn while_wanted<T>(&self, call: impl Future<Output = T>) -> Option<T> {
+        let mut wish = self.wish.clone();
+        let mut call = std::pin::pin!(call);
+        tokio::select! {
+            done = &mut call => return Some(done),
+            // An error, too, says so: the handle was dropped.
+            _ = wish.wait_for(|wish| *wish != Wish::Serve) => {}
+        }
+        timeout(LAST_WORD, call).await.ok()
     }
 
     /// Releases what a lost session held, as far as its tasks have ended. True when the coordinator knows.
@@ -206,7 +223,8 @@ impl Keeper {
             Err(error) => return Some(Err(error)),
         };
         while self.serves() {
-            let error = match join(&self.profile, &self.coordinator, &key, Some(cluster), false).await {
+            let joining = join(&self.profile, &self.coordinator, &key, Some(cluster), false);
+            let error = match self.while_wanted(joining).await? {
                 Ok(session) => return Some(Ok(session)),
                 Err(error) => error,
             };

@@ -5,7 +5,7 @@
 //! renewal that is due. Then it waits for the next thing.
 
 use super::handle::Wish;
-use super::keeper::{ABORT_GRACE, Keeper, Lost};
+use super::keeper::{ABORT_GRACE, Keeper, LAST_WORD, Lost};
 use super::link::{Link, LinkEvent};
 use super::outbox::{Item, Outbox, Sent, What};
 use super::session::Session;
@@ -68,11 +68,12 @@ struct Holding {
 /// What the worker is about.
 enum Stage {
     Serving,
-    /// Its tasks are ending; they are aborted at the deadline.
+    /// Its tasks are ending; at the deadline they are aborted, and the coordinator is waited for no longer.
     Leaving {
+        since: tokio::time::Instant,
         deadline: Option<tokio::time::Instant>,
     },
-    /// They were aborted, and have until then.
+    /// They were aborted, and have until then to end and to be told of.
     Aborting {
         deadline: tokio::time::Instant,
     },
@@ -109,7 +110,10 @@ impl<'k> Life<'k> {
                 if !self.confirmed_over {
                     tracing::error!(session = %self.session.id, owned = self.owed.len(), "the lease ran out");
                 }
-                let Life { session, confirmed_over: confirmed, owed, lost: partitions, .. } = self;
+                let Life { session, confirmed_over: confirmed, mut outbox, mut owed, lost, .. } = self;
+                let untold = outbox.take_given_back();
+                let partitions = lost + untold.len();
+                owed.extend(untold);
                 return End::Lost(Lost { session, confirmed, owed, partitions });
             }
             match self.stage {
@@ -164,8 +168,8 @@ impl<'k> Life<'k> {
             Stage::Serving if *self.keeper.wish.borrow_and_update() == Wish::Leave => {
                 tracing::info!(session = %self.session.id, owned = self.held.len(), "leaving");
                 let limit = self.keeper.profile.shutdown_limit;
-                self.stage =
-                    Stage::Leaving { deadline: limit.map(|limit| tokio::time::Instant::now() + limit) };
+                let since = tokio::time::Instant::now();
+                self.stage = Stage::Leaving { since, deadline: limit.map(|limit| since + limit) };
                 // First of all, or what is given back would be granted to this worker again.
                 self.outbox.withdraw();
                 self.keeper.tasks.revoke_all();
@@ -173,7 +177,9 @@ impl<'k> Life<'k> {
                     self.give_back(&place, What::Released);
                 }
             }
-            Stage::Leaving { deadline: Some(deadline) } if tokio::time::Instant::now() >= deadline => {
+            Stage::Leaving { deadline: Some(deadline), .. }
+                if tokio::time::Instant::now() >= deadline && self.keeper.tasks.running().len() > 0 =>
+            {
                 let tasks = self.keeper.tasks.running().len();
                 tracing::warn!(tasks, "owners did not return within the shutdown limit and are aborted");
                 self.keeper.tasks.abort_all();
@@ -333,7 +339,7 @@ impl<'k> Life<'k> {
         let silence = self.lessee.oldest_unanswered().map(|sent| sent + self.silence());
         let next = [self.lessee.poll_timeout(), silence].into_iter().flatten().min();
         let deadline = match self.stage {
-            Stage::Leaving { deadline } => deadline,
+            Stage::Leaving { deadline, .. } => deadline,
             Stage::Aborting { deadline } => Some(deadline),
             Stage::Serving | Stage::Abandoned => None,
         };
@@ -457,28 +463,55 @@ impl<'k> Life<'k> {
         self.outbox.push(Item { place: place.clone(), epoch, what });
     }
 
-    /// Nothing is left to wait for.
+    /// Nothing is left to wait for, or it was waited for long enough.
     fn is_done(&self) -> bool {
-        let ended = match self.stage {
-            Stage::Aborting { deadline } => {
-                self.keeper.tasks.running().len() == 0 || tokio::time::Instant::now() >= deadline
+        let now = tokio::time::Instant::now();
+        let ended = self.keeper.tasks.running().len() == 0;
+        match self.stage {
+            Stage::Aborting { deadline } => now >= deadline || (ended && self.outbox.is_empty()),
+            Stage::Leaving { since, deadline } => {
+                // Without a limit, the end of the lease is one. A session that never had a lease gets as long.
+                let no_lease =
+                    || self.lessee.lease_until().is_none() && now >= since + self.session.timing.ttl();
+                let too_late = || deadline.is_some_and(|deadline| now >= deadline) || no_lease();
+                ended && (self.outbox.is_empty() || too_late())
             }
-            _ => self.keeper.tasks.running().len() == 0,
-        };
-        ended && self.outbox.is_empty()
+            Stage::Serving | Stage::Abandoned => false,
+        }
     }
 
-    async fn leave(self) -> End {
+    /// How long the coordinator has to be told of the end.
+    fn last_word(&self) -> Duration {
         // What the lease is worth is how long anybody would wait for it.
         let now = self.keeper.clock.now();
-        let left = self.lessee.lease_until().map_or(Duration::ZERO, |until| until.since(now));
+        let lease = self.lessee.lease_until().map_or(Duration::ZERO, |until| until.since(now));
+        let limit = match self.stage {
+            Stage::Leaving { deadline: Some(deadline), .. } | Stage::Aborting { deadline } => {
+                deadline.saturating_duration_since(tokio::time::Instant::now())
+            }
+            Stage::Leaving { deadline: None, .. } | Stage::Serving | Stage::Abandoned => lease,
+        };
+        lease.min(limit).max(LAST_WORD)
+    }
+
+    async fn leave(mut self) -> End {
         // Before the coordinator hears of it: a task that is stuck stamps nothing more.
         self.lease.end();
-        if let Err(error) = self.keeper.leave(&self.session, left.max(Duration::from_secs(1))).await {
+        let told = self.outbox.is_empty();
+        let given_back = self.outbox.take_given_back().len();
+        let left = self.keeper.leave(&self.session, self.last_word()).await;
+        if let Err(error) = &left {
             tracing::warn!(%error, "the coordinator could not be told that this worker leaves");
         }
         if self.keeper.tasks.running().len() > 0 {
             return End::Left(self.keeper.not_released("owners did not return within the shutdown limit"));
+        }
+        // A session that has ended is granted nothing, whether or not it said that it takes no more.
+        if given_back > 0 || (left.is_err() && !told) {
+            let why = format!(
+                "the coordinator could not be told in time that this worker leaves ({given_back} partitions were given back)"
+            );
+            return End::Left(self.keeper.not_released(&why));
         }
         tracing::info!(session = %self.session.id, "left");
         End::Left(Ok(()))

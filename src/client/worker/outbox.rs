@@ -101,6 +101,13 @@ impl Outbox {
         self.queue.is_empty() && self.under_way.is_none() && !self.withdraw
     }
 
+    /// What was given back and is not known to the coordinator. It is said no more from here.
+    pub(super) fn take_given_back(&mut self) -> Vec<Item> {
+        let under_way = self.under_way.take().into_iter().flat_map(|under_way| under_way.items);
+        let gives_back = |item: &Item| !matches!(item.what, What::Ready | What::RevokeSeen);
+        under_way.chain(self.queue.drain(..)).filter(gives_back).collect()
+    }
+
     /// Nothing more is said.
     pub(super) fn clear(&mut self) {
         self.queue.clear();

@@ -44,6 +44,7 @@ pub(super) struct World {
     pub(super) left: Vec<u64>,
     session: Option<Session>,
     sessions: u64,
+    gone: bool,
     revision: u64,
     partitions: BTreeMap<u32, Partition>,
     streams: Vec<Push>,
@@ -91,6 +92,7 @@ impl Fake {
             left: Vec::new(),
             session: None,
             sessions: 100,
+            gone: false,
             revision: 10,
             partitions: BTreeMap::new(),
             streams: Vec::new(),
@@ -178,8 +180,9 @@ impl Fake {
         self.world().push(message);
     }
 
-    /// The machine is gone.
+    /// The machine is gone: no connection is taken, and none that is open is answered.
     pub(super) fn stop(&self) {
+        self.world().gone = true;
         self.server.abort();
         self.close_streams(None);
     }
@@ -279,11 +282,22 @@ struct Service {
     changed: Arc<Notify>,
 }
 
+impl Service {
+    /// Returns only while the machine is there.
+    async fn there(&self) {
+        let gone = self.world.lock().unwrap().gone;
+        if gone {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 #[tonic::async_trait]
 impl WorkerService for Service {
     type AttachStream = Pin<Box<dyn Stream<Item = Result<v1::AttachResponse, Status>> + Send>>;
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
+        self.there().await;
         let request = request.into_inner();
         let mut world = self.world.lock().unwrap();
         world.joins.push(request.clone());
@@ -328,6 +342,7 @@ impl WorkerService for Service {
         &self,
         request: Request<Streaming<v1::AttachRequest>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
+        self.there().await;
         let mut incoming = request.into_inner();
         let Some(attach_request::Message::Open(open)) = incoming.message().await?.and_then(|m| m.message)
         else {
@@ -367,6 +382,7 @@ impl WorkerService for Service {
         &self,
         request: Request<v1::ReportRequest>,
     ) -> Result<Response<v1::ReportResponse>, Status> {
+        self.there().await;
         let request = request.into_inner();
         let mut world = self.world.lock().unwrap();
         if !world.report_failures.is_empty() {
@@ -405,6 +421,7 @@ impl WorkerService for Service {
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
+        self.there().await;
         let request = request.into_inner();
         let mut world = self.world.lock().unwrap();
         world.left.push(request.session);

@@ -345,6 +345,67 @@ async fn f059_a_rejoin_whose_answer_was_lost_finds_the_session_that_it_opened() 
 }
 
 #[tokio::test]
+async fn f003_a_shutdown_is_bounded_when_the_coordinator_is_gone() {
+    const LONG: Duration = Duration::from_secs(60);
+    let limit = Duration::from_millis(200);
+    // With an owner, which gives its partition back; with none; and before the first renewal was acknowledged.
+    for (owns, answering) in [(true, true), (false, true), (false, false)] {
+        let fake = Fake::start(LONG).await;
+        fake.world().answering = answering;
+        let (owner, mut given) = polite();
+        let worker = worker(&fake).shutdown_limit(Some(limit)).own("orders", owner).join().await.unwrap();
+        fake.until("attached", |world| world.attached == 1).await;
+        if owns {
+            fake.grant(3);
+            given.next().await;
+        }
+        fake.stop();
+        let begun = Instant::now();
+        let error = timeout(PATIENCE, worker.leave()).await.expect("it ends").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotReleased);
+        assert!(begun.elapsed() < limit + Duration::from_secs(4), "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn f003_a_shutdown_without_a_limit_ends_when_there_was_never_a_lease() {
+    let fake = Fake::start(TTL).await;
+    fake.world().answering = false;
+    let worker = worker(&fake).shutdown_limit(None).own("orders", polite().0).join().await.unwrap();
+    fake.until("attached", |world| world.attached == 1).await;
+    fake.stop();
+    let error = timeout(PATIENCE, worker.leave()).await.expect("it ends").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotReleased);
+}
+
+#[tokio::test]
+async fn f003_a_shutdown_does_not_wait_for_the_burial_of_a_lost_session_nor_for_a_rejoin() {
+    let shift = Arc::new(AtomicU64::new(0));
+    let clock = Clock::Shifted(Arc::clone(&shift));
+    // The lease runs out here, and the session cannot be left; or it is over, and no other can be opened.
+    for confirmed in [false, true] {
+        let fake = Fake::start(Duration::from_secs(60)).await;
+        let (owner, mut given) = polite();
+        let builder = worker(&fake).clock(clock.clone()).join_within(Duration::from_secs(60));
+        let worker = builder.own("orders", owner).join().await.unwrap();
+        fake.grant(3);
+        let ownership = given.next().await;
+        if confirmed {
+            fake.world().join_answers_lost = true;
+            fake.end_session(SessionEnd::Expired);
+            fake.until("a rejoin", |world| world.joins.len() > 1).await;
+        } else {
+            fake.stop();
+            clock.advance(Duration::from_secs(120));
+            assert_eq!(ownership.lost().await.why(), Why::Expired);
+        }
+        let begun = Instant::now();
+        let _ = timeout(PATIENCE, worker.leave()).await.expect("it ends");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
 async fn a_session_lost_while_leaving_is_an_error_and_no_rejoin() {
     let fake = Fake::start(TTL).await;
     let (owner, mut given) = stubborn();
