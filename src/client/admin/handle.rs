@@ -94,6 +94,12 @@ impl Admin {
 
     /// Changes a keyspace's policy; what `policy` leaves out stays. A new TTL counts for workers that join from now on.
     ///
+    /// **A new `takeover` reaches running workers when they join anew.** The coordinator follows it at once, and a
+    /// session that was opened before keeps the rule it joined with. After a change from `lease` to `fence`, such a
+    /// worker goes on saying that it owns a partition when it has lost its connection, until its lease has run out,
+    /// while the coordinator may have granted the partition to another. Fences hold all the while. Restart the workers
+    /// when that matters.
+    ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::Invalid`].
     pub async fn update_keyspace(&self, name: &str, policy: &PolicyChange) -> Result<Keyspace, Error> {
@@ -109,6 +115,11 @@ impl Admin {
 
     /// Deletes a keyspace. Its owners lose their partitions at once. A keyspace created again under the name never
     /// repeats an epoch.
+    ///
+    /// **Workers that joined the deleted keyspace do not serve one that is created again under its name**: a session
+    /// serves the keyspaces that were there when it was opened, and nothing tells the worker. Restart them, after the
+    /// keyspace was created. A worker that joins anew while the keyspace is missing ends with
+    /// [`ErrorKind::NotFound`].
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`].

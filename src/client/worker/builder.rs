@@ -119,6 +119,10 @@ impl Builder {
     ///
     /// Never two tasks of one partition run at once in a worker. Blocking work belongs on a thread; a task that
     /// blocks its executor for half a TTL stops the renewals.
+    ///
+    /// The keyspace is the one of that name when the session is opened. When it is deleted and created again, a worker
+    /// that runs must be restarted (or join anew) to serve the new one. The same goes for its rule of takeover: a
+    /// session keeps the one it joined with.
     pub fn own<F, Fut, E>(self, keyspace: &str, owner: F) -> Builder
     where
         F: Fn(Ownership) -> Fut + Send + Sync + 'static,

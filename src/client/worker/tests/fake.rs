@@ -30,6 +30,8 @@ pub(super) struct World {
     pub(super) answering: bool,
     /// Joins under a name that is held are refused, whatever they say.
     pub(super) duplicate: bool,
+    /// The keyspace is not there.
+    pub(super) missing: bool,
     /// Joins take effect, and their answers are lost.
     pub(super) join_answers_lost: bool,
     /// The next reports fail with these.
@@ -82,6 +84,7 @@ impl Fake {
             takeover: v1::Takeover::Lease,
             answering: true,
             duplicate: false,
+            missing: false,
             join_answers_lost: false,
             report_failures: Vec::new(),
             poisonous: None,
@@ -302,6 +305,9 @@ impl WorkerService for Service {
         let mut world = self.world.lock().unwrap();
         world.joins.push(request.clone());
         self.changed.notify_waiters();
+        if world.missing {
+            return Err(Failure::not_found("there is no keyspace orders").into());
+        }
         if world.duplicate {
             return Err(Failure::duplicate_identity(&request.worker, "10.0.0.1:1", &request.address).into());
         }

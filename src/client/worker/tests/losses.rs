@@ -294,6 +294,48 @@ async fn by_fence_without_a_connection_it_pauses_and_goes_on_when_confirmed() {
 }
 
 #[tokio::test]
+async fn a_changed_takeover_counts_from_the_next_session() {
+    let fake = Fake::start(Duration::from_secs(6)).await;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let before = given.next().await;
+    fake.world().takeover = v1::Takeover::Fence;
+    fake.world().answering = false;
+    fake.close_streams(None);
+    // Five times the grace of a keyspace that is taken over by fence.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(before.stamp().is_ok(), "it goes by the rule that its session joined with");
+    fake.world().answering = true;
+    fake.end_session(SessionEnd::Expired);
+    assert_eq!(before.lost().await.why(), Why::SessionEnded);
+    fake.until("a new session", |world| world.joins.len() == 2).await;
+    fake.grant(3);
+    let after = given.next().await;
+    fake.world().answering = false;
+    fake.close_streams(None);
+    let paused = async {
+        while after.stamp().is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(3), paused).await.expect("the new session goes by the new rule");
+    drop(worker);
+}
+
+#[tokio::test]
+async fn a_worker_that_joins_anew_while_its_keyspace_is_deleted_ends_and_says_so() {
+    let fake = Fake::start(TTL).await;
+    let worker = worker(&fake).own("orders", polite().0).join().await.unwrap();
+    fake.until("attached", |world| world.attached == 1).await;
+    fake.world().missing = true;
+    fake.end_session(SessionEnd::Expired);
+    let serving = worker.serve_until(std::future::pending::<()>());
+    let error = timeout(PATIENCE, serving).await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), fake.world().joins.len()), (ErrorKind::NotFound, 2));
+}
+
+#[tokio::test]
 async fn f059_a_live_process_of_the_same_name_is_fatal_and_both_addresses_are_said() {
     let fake = Fake::start(TTL).await;
     fake.world().duplicate = true;
