@@ -1,7 +1,8 @@
 //! The log in a redb file.
 //!
-//! redb gives atomic, checksummed commits and recovers from a torn last one. What it gives back is checked again, record
-//! by record, by its reader: redb verifies its pages only after an unclean stop.
+//! redb gives atomic, checksummed commits, in two phases: a last one that was torn never took effect, and one that took
+//! effect and is damaged is refused. What it gives back is checked again, record by record, by its reader: redb verifies
+//! its pages only after an unclean stop.
 
 use super::{LogBackend, LogOp, Stored};
 use crate::raft::dir::DirLock;
@@ -129,6 +130,10 @@ impl LogBackend for RedbLog {
 
     fn commit(&mut self, ops: &[LogOp]) -> io::Result<()> {
         let mut write = self.db.begin_write().map_err(of)?;
+        // A second flush, for about a quarter of the appends per second: the pages of a commit are on the disk before the
+        // bit that makes it the newest. Without it a commit whose pages are damaged cannot be told from a torn one, and
+        // would be undone although it was acknowledged.
+        write.set_two_phase_commit(true);
         if ops.iter().all(|op| matches!(op, LogOp::Committed(_))) {
             write.set_durability(Durability::None).map_err(of)?;
         }

@@ -191,33 +191,68 @@ fn unclean_images() -> (Vec<u8>, Vec<u8>) {
     })
 }
 
+const SECTOR: usize = 512;
+
+fn changed_sectors(before: &[u8], after: &[u8]) -> Vec<usize> {
+    assert_eq!(before.len(), after.len());
+    let differs = |at: &usize| before[*at..*at + SECTOR] != after[*at..*at + SECTOR];
+    (0..before.len()).step_by(SECTOR).filter(differs).collect()
+}
+
+/// The last entry of a log with this file, after which it goes on.
+fn last_of(image: &[u8]) -> Result<u64, StartError> {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("log.redb"), image).expect("written");
+    let backend = open(dir.path())?;
+    let log = LogStore::open(Box::new(backend), Arc::new(Health::new()), |_| Ok(()))?;
+    run(async {
+        let mut log = log;
+        let last = log.get_log_state().await.expect("read").last_log_id.expect("entries").index();
+        assert_eq!(log.read_vote().await.expect("read"), Some(Vote::new(1, 1)));
+        log.blocking_append([entry(last + 1, b"goes on")]).await.expect("appended");
+        log.close().await;
+        Ok(last)
+    })
+}
+
+/// The byte of redb's header that says which commit is the newest. It is written after the commit was flushed.
+const NEWEST: usize = 9;
+
 #[test]
 fn a_torn_tail_is_recovered() {
-    const SECTOR: usize = 512;
     let (before, after) = unclean_images();
-    assert_eq!(before.len(), after.len());
-    let changed: Vec<usize> = (0..before.len())
-        .step_by(SECTOR)
-        .filter(|&at| before[at..at + SECTOR] != after[at..at + SECTOR])
-        .collect();
+    let mut flushed = after.clone();
+    flushed[NEWEST] = before[NEWEST];
+    let changed = changed_sectors(&before, &flushed);
     assert!(changed.len() > 2, "{changed:?}");
     // Every sector of the last commit alone missing, and alone written.
     for &torn in &changed {
-        for (base, other) in [(&before, &after), (&after, &before)] {
+        for (base, other) in [(&before, &flushed), (&flushed, &before)] {
             let mut image = base.clone();
             image[torn..torn + SECTOR].copy_from_slice(&other[torn..torn + SECTOR]);
-            let dir = tempfile::tempdir().expect("a directory");
-            std::fs::write(dir.path().join("log.redb"), image).expect("written");
-            run(async {
-                let (mut log, _) = store(open(dir.path()).expect("opens"));
-                let last = log.get_log_state().await.expect("read").last_log_id.expect("entries");
-                assert!((49..=50).contains(&last.index()), "{last}");
-                assert_eq!(log.read_vote().await.expect("read"), Some(Vote::new(1, 1)));
-                log.blocking_append([entry(last.index() + 1, b"goes on")]).await.expect("appended");
-                log.close().await;
-            });
+            assert_eq!(last_of(&image).expect("recovered"), 49, "the sector at {torn}");
         }
     }
+    assert_eq!(last_of(&flushed).expect("recovered"), 49);
+    assert_eq!(last_of(&after).expect("recovered"), 50);
+}
+
+#[test]
+fn g5_an_acknowledged_commit_that_is_damaged_is_refused_and_not_undone() {
+    let (before, after) = unclean_images();
+    let mut refused = 0;
+    for lost in changed_sectors(&before, &after).into_iter().filter(|&at| at > 0) {
+        let mut image = after.clone();
+        image[lost..lost + SECTOR].copy_from_slice(&before[lost..lost + SECTOR]);
+        match last_of(&image) {
+            Ok(last) => assert_eq!(last, 50, "the sector at {lost}"),
+            Err(error) => {
+                assert!(matches!(error, StartError::Corrupt { .. }), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "no sector of it mattered");
 }
 
 #[test]
