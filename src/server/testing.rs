@@ -186,7 +186,7 @@ pub(crate) fn create(name: &str, partitions: u32) -> v1::CreateKeyspaceRequest {
     }
 }
 
-/// Opens a session that is never renewed: it lives for its TTL of ten seconds.
+/// Opens a session, and a stream of it, that is never renewed: it lives for its TTL of ten seconds.
 pub(crate) async fn join(node: &Coordinator, worker: &str, keyspace: &str) -> u64 {
     use sha2::{Digest as _, Sha256};
     let request = v1::JoinRequest {
@@ -197,7 +197,20 @@ pub(crate) async fn join(node: &Coordinator, worker: &str, keyspace: &str) -> u6
         keyspaces: vec![keyspace.to_owned()],
         ..v1::JoinRequest::default()
     };
-    workers(node).await.join(request).await.unwrap().into_inner().session
+    let mut workers = workers(node).await;
+    let session = workers.join(request).await.unwrap().into_inner().session;
+    let open = v1::attach_request::Open {
+        protocol: ringfence_api::PROTOCOL,
+        cluster: String::new(),
+        session,
+        secret: SECRET.into(),
+    };
+    let open = v1::AttachRequest { message: Some(v1::attach_request::Message::Open(open)) };
+    // The requests never end, so the stream is there until the test is over.
+    let requests = tokio_stream::StreamExt::chain(tokio_stream::once(open), tokio_stream::pending());
+    let mut stream = workers.attach(requests).await.unwrap().into_inner();
+    tokio::spawn(async move { while let Ok(Some(_)) = stream.message().await {} });
+    session
 }
 
 /// The secret of every session that [`join`] opens.
