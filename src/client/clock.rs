@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f036_the_machines_clock_is_the_one_that_counts_suspend() {
+    fn f036_t27_the_machines_clock_is_the_one_that_counts_suspend() {
         let boot = clock_gettime(ClockId::Boottime);
         let ours = Clock::Machine.now().since(Instant::from_nanos(0));
         let theirs = Duration::new(boot.tv_sec as u64, boot.tv_nsec as u32);

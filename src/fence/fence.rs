@@ -202,7 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn b05_a_resource_that_does_not_check_is_called_advisory_and_refused_where_correctness_was_asked_for() {
+    fn a02_b05_a_resource_that_does_not_check_is_called_advisory_and_refused_where_correctness_was_asked_for()
+    {
         let memory = MemoryFence::new(ClusterId::new("prod").unwrap());
         let enforced = DeclaredFence::enforced("memory", memory.clone());
         assert_eq!(enforced.enforcement(), Enforcement::Enforced);

@@ -26,7 +26,7 @@ fn run(name: &str) {
 }
 
 #[test]
-fn c021_c024_the_sharded_counter_loses_nothing_and_refuses_a_stamp_of_old() {
+fn a50_c21_the_sharded_counter_loses_nothing_and_refuses_a_stamp_of_old() {
     run("sharded_counter");
 }
 

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f062_timing_that_cannot_work_is_refused_with_the_rule() {
+    fn f062_a01_timing_that_cannot_work_is_refused_with_the_rule() {
         let ms = Duration::from_millis;
         let refuse = |change: PolicyChange| Policy::default().with(&change).expect_err("refused").to_string();
         for ttl in [ms(0), ms(999), MAX_TTL + ms(1), Duration::MAX] {

@@ -304,7 +304,7 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
 
 /// The same rules with and without the SDK: what cannot work is refused where it is said, with the rule.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f062_timing_that_cannot_work_is_refused_with_the_rule() {
+async fn f062_a01_timing_that_cannot_work_is_refused_with_the_rule() {
     let cluster = Cluster::three().await;
     let admin = cluster.admin();
     let ttl = |ms| PolicyChange { ttl: Some(Duration::from_millis(ms)), ..PolicyChange::default() };

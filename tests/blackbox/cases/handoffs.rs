@@ -116,7 +116,7 @@ async fn t04_an_owner_that_reads_before_it_raises_misses_a_write_and_one_that_ra
 
 /// With declared fences the SDK does it in this order by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t04_b29_a09_b04_a_write_stamped_before_the_handoff_is_refused_from_the_grant_on() {
+async fn t04_b01_b29_a09_b04_a_write_stamped_before_the_handoff_is_refused_from_the_grant_on() {
     let cluster = Cluster::one().await;
     cluster.keyspace("orders", 1, TTL).await;
     for store in Store::with_and_without_fence(&cluster.id().await) {

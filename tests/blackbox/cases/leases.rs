@@ -156,7 +156,7 @@ async fn f010_on_a_half_open_connection_the_sdk_goes_elsewhere_and_its_own_deadl
 
 /// F024, F026, F051, F053: one worker is out of reach for two TTLs, and its partition has another owner meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f051_a_worker_that_was_cut_off_stopped_by_itself_and_comes_back_without_claims() {
+async fn f051_t23_a_worker_that_was_cut_off_stopped_by_itself_and_comes_back_without_claims() {
     let cluster = Cluster::one().await;
     cluster.keyspace("orders", 4, TTL).await;
     for store in Store::with_and_without_fence(&cluster.id().await) {
@@ -483,7 +483,7 @@ async fn c09_t51_on_bad_days_there_is_one_owner_at_a_time_and_no_stale_write() {
 
 /// The SDK's own thread stands still, as in a stopped process, so nothing in the background can tell the reader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f016_t22_a_leased_read_is_refused_by_the_very_next_call_after_a_pause() {
+async fn f016_t22_b13_a_leased_read_is_refused_by_the_very_next_call_after_a_pause() {
     let cluster = Cluster::one().await;
     cluster.keyspace("orders", 1, TTL).await;
     let store = Store::fenced(cluster.id().await);

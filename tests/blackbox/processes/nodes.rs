@@ -25,7 +25,7 @@ fn epochs_go_on_growing(cluster: &Cluster, before: &Owners) {
 }
 
 #[test]
-fn b32_a23_f017_a_killed_leader_takes_no_partition_with_it_and_epochs_go_on_growing() {
+fn b32_a23_t52_f017_a_killed_leader_takes_no_partition_with_it_and_epochs_go_on_growing() {
     let mut cluster = Cluster::durable(3);
     let (mut fleet, before) = writing(&cluster, "3s");
     for round in 1..=3 {
@@ -132,6 +132,6 @@ fn g5_f031_f069_restart_all_nodes_kill_9() {
 }
 
 #[test]
-fn g5_f031_f069_restart_a_single_node_kill_9() {
+fn g5_t48_f031_f069_restart_a_single_node_kill_9() {
     restart_all(1);
 }

@@ -160,7 +160,7 @@ fn lock_delay_holds_what_its_owner_did_not_release_and_nothing_else() {
 }
 
 #[test]
-fn p18_timers_across_failovers_are_counted_in_full_and_end_under_a_leader_that_lasts() {
+fn p18_t39_timers_across_failovers_are_counted_in_full_and_end_under_a_leader_that_lasts() {
     let mut world = World::of(1, &["a", "b"], with_lock_delay(5_000));
     let key = world.key(0);
     let owner = world.owner(key).unwrap().to_string();

@@ -14,7 +14,7 @@ fn one_partition(policy: crate::state::PolicyChange) -> (World, PartitionKey, St
 }
 
 #[test]
-fn g4_a_dead_owner_is_replaced_when_its_lease_has_run_out_by_one_entry() {
+fn g4_a05_a_dead_owner_is_replaced_when_its_lease_has_run_out_by_one_entry() {
     let (mut world, key, owner, other) = one_partition(policy());
     let (before, died) = (world.epoch(key), world.now);
     world.kill(&owner);
@@ -57,7 +57,7 @@ fn f015_a_leader_that_has_met_few_of_its_workers_moves_nothing() {
 }
 
 #[test]
-fn f002_what_a_paused_leader_had_decided_changes_nothing_when_it_wakes_up() {
+fn f002_t31_what_a_paused_leader_had_decided_changes_nothing_when_it_wakes_up() {
     let (mut world, key, owner, _) = one_partition(policy());
     let before = world.epoch(key);
     world.silence(&owner);

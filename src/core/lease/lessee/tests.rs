@@ -240,7 +240,7 @@ fn f036_a_jump_of_the_clock_ends_the_lease_at_the_next_look() {
 }
 
 #[test]
-fn f022_renewals_go_on_after_each_kind_of_failure_until_the_deadline() {
+fn f022_b12_renewals_go_on_after_each_kind_of_failure_until_the_deadline() {
     let mut worker = Worker::holding();
     worker.send(1_000);
     worker.0.disconnected(at(2_000));

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn t25_two_renewals_and_an_answer_fit_into_the_lease() {
+    fn t25_b02_two_renewals_and_an_answer_fit_into_the_lease() {
         for ttl_ms in [1_000, 10_000, 600_000] {
             let timing = Timing::new(Duration::from_millis(ttl_ms)).unwrap();
             let lease = timing.deadline(Instant::from_nanos(0), timing.ttl()).since(Instant::from_nanos(0));

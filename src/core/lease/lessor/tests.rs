@@ -175,7 +175,7 @@ fn t24_a_lease_counts_from_the_arrival_not_from_the_answer() {
 }
 
 #[test]
-fn p08_each_renewal_counts_for_itself_and_an_older_one_takes_nothing_back() {
+fn p08_t34_each_renewal_counts_for_itself_and_an_older_one_takes_nothing_back() {
     let (mut log, a) = Log::one();
     for _ in 0..2 {
         log.lessor.arrived(a);
@@ -443,7 +443,7 @@ fn f002_a_stale_expiry_ends_nobody_who_was_heard_from_since() {
 }
 
 #[test]
-fn f038_each_session_is_judged_by_the_ttl_it_was_granted() {
+fn f038_a16_each_session_is_judged_by_the_ttl_it_was_granted() {
     let (mut log, sessions) = Log::of(&[30_000, 3_000]);
     for session in &sessions {
         assert_eq!(log.renew(*session, 0), Verdict::Acknowledge);

@@ -9,7 +9,7 @@ use crate::state::{
 };
 
 #[test]
-fn p01_mint_happens_at_apply_so_two_proposals_for_one_epoch_give_one_grant() {
+fn p01_t06_c22_mint_happens_at_apply_so_two_proposals_for_one_epoch_give_one_grant() {
     // Two leaders propose a grant from the same picture; both entries commit.
     let (mut world, key, a, b) = World::with_two_workers(PolicyChange::default());
     let (to_a, to_b) = (world.a_grant(key, a), world.a_grant(key, b));

@@ -128,7 +128,7 @@ fn the_owner_s_own_release_counts_in_every_phase() {
 }
 
 #[test]
-fn f007_a_retried_release_frees_no_newer_grant_of_the_same_session() {
+fn f007_c24_a_retried_release_frees_no_newer_grant_of_the_same_session() {
     let (mut world, key, a, _, e1) = World::owned(PolicyChange::default());
     world.ok(release(key, e1, a));
     let e2 = world.grant(key, a);

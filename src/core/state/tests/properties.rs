@@ -74,7 +74,7 @@ proptest! {
     /// G2: by the name that a fence knows, every grant's epoch is above all earlier ones, also when the keyspace is
     /// deleted and created again; and an epoch never changes its owner.
     #[test]
-    fn g2_an_epoch_is_granted_to_one_session_once_ever(throws in throws(80)) {
+    fn g2_a03_an_epoch_is_granted_to_one_session_once_ever(throws in throws(80)) {
         let mut state = State::new();
         let mut highest: BTreeMap<(KeyspaceName, PartitionId), Epoch> = BTreeMap::new();
         let mut owners: HashMap<(KeyspaceName, PartitionId, Epoch), SessionId> = HashMap::new();

@@ -8,7 +8,7 @@ use flawed::{Flaw, Flawed};
 use ringfence_fence::conformance::{MemorySubject, Outcome, Rule, run, run_rule};
 
 #[test]
-fn the_fence_in_memory_conforms() {
+fn t01_t02_t03_t07_t09_the_fence_in_memory_conforms() {
     let report = run(&MemorySubject);
     assert!(report.conforms(), "{report}");
     let not_held: Vec<Rule> =

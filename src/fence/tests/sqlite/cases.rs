@@ -12,7 +12,7 @@ fn write(db: &Database, conn: &mut Connection, token: &FencingToken, value: &str
 }
 
 #[test]
-fn f001_no_clean_up_takes_the_fence_with_it() {
+fn f001_t08_no_clean_up_takes_the_fence_with_it() {
     let db = Database::new("wal");
     let mut conn = db.open();
     let (old, new) = (token("prod/orders/17@33"), token("prod/orders/17@34"));
@@ -144,7 +144,7 @@ fn f076_every_refused_call_leaves_the_file_byte_for_byte() {
 }
 
 #[test]
-fn f096_a_forged_epoch_cannot_lock_everybody_out_and_an_operator_can_force_one() {
+fn f096_t10_a_forged_epoch_cannot_lock_everybody_out_and_an_operator_can_force_one() {
     let db = Database::new("wal");
     let mut conn = db.open();
     let (owner, forged) = (token("prod/orders/17@5"), token("prod/orders/17@9007199254740991"));

@@ -22,7 +22,7 @@ fn raise_and_die() {
 }
 
 #[test]
-fn f011_a_raise_that_has_answered_survives_the_death_of_the_process() {
+fn f011_t09_a_raise_that_has_answered_survives_the_death_of_the_process() {
     for journal in ["wal", "delete"] {
         let db = Database::new(journal);
         let mut conn = db.open();

@@ -14,7 +14,7 @@ use ringfence_fence::conformance::{Outcome, run};
 use subject::SqliteSubject;
 
 #[test]
-fn the_fence_in_sqlite_conforms_with_every_journal() {
+fn t01_t02_t03_t07_t09_the_fence_in_sqlite_conforms_with_every_journal() {
     for journal in ["wal", "delete", "truncate"] {
         let report = run(&SqliteSubject { journal });
         assert!(report.outcomes().all(|(_, outcome)| *outcome == Outcome::Held), "{journal}\n{report}");

@@ -50,7 +50,7 @@ async fn f031_a_single_node_has_applied_all_it_acknowledged_before_it_answers() 
 }
 
 #[tokio::test]
-async fn f069_what_is_seen_through_a_restarted_leader_never_goes_back() {
+async fn f069_a10_what_is_seen_through_a_restarted_leader_never_goes_back() {
     let mut world = World::cluster(3).await;
     world.propose(10).await;
     for round in 0..3 {
