@@ -153,6 +153,11 @@ impl<'k> Life<'k> {
         }
         self.start_tasks(now);
         self.renew();
+        // The clock was read again for the renewal: a pause right here is found by it, and whoever owns is told now.
+        if self.lessee.is_over() {
+            self.handle_events(now);
+            self.lease.end();
+        }
     }
 
     fn look_at_wish(&mut self) {

@@ -439,7 +439,8 @@ async fn f003_a_shutdown_does_not_wait_for_the_burial_of_a_lost_session_nor_for_
         } else {
             fake.stop();
             clock.advance(Duration::from_secs(120));
-            assert_eq!(ownership.lost().await.why(), Why::Expired);
+            let lost = timeout(PATIENCE, ownership.lost()).await.expect("whoever owns is told");
+            assert_eq!(lost.why(), Why::Expired);
         }
         let begun = Instant::now();
         let _ = timeout(PATIENCE, worker.leave()).await.expect("it ends");
