@@ -21,7 +21,7 @@ pub use timers::Timers;
 
 use crate::ids::{PartitionKey, SessionId, Term};
 use crate::lease::Lessor;
-use crate::state::{Command, Event, State, Takeover};
+use crate::state::{Command, Event, Keyspace, Phase, State, Takeover};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,9 +65,13 @@ impl Leadership {
             match event {
                 Event::Partition { key, .. } => self.timers.observe(*key, now, state, &self.lessor),
                 Event::KeyspaceDeleted(id, _) => self.timers.keyspace_deleted(*id),
-                // One created again under a name that was used before begins by cooling.
+                // One created again under a name that was used before begins by cooling, and all of it does: a million
+                // partitions that do not cool are not looked at one by one.
                 Event::Keyspace(id) => {
-                    for key in state.keyspace(*id).into_iter().flat_map(crate::state::Keyspace::keys) {
+                    let cools = |keyspace: &&Keyspace| {
+                        keyspace.partitions().first().is_some_and(|p| matches!(p.phase(), Phase::Cooling(_)))
+                    };
+                    for key in state.keyspace(*id).filter(cools).into_iter().flat_map(Keyspace::keys) {
                         self.timers.observe(key, now, state, &self.lessor);
                     }
                 }

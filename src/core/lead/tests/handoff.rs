@@ -320,3 +320,16 @@ fn the_timers_of_a_deleted_keyspace_are_gone_and_hold_up_nobody() {
     world.pass(5_000);
     assert_eq!(world.owned_by("d").len(), 2);
 }
+
+#[test]
+fn g3_a_keyspace_created_again_is_granted_when_the_leases_of_the_old_one_have_run_out() {
+    let mut world = World::of(1, &["a"], policy());
+    world.apply(vec![Command::DeleteKeyspace { keyspace: world.key(0).keyspace }]);
+    let again = world.create("orders", 1, policy());
+    let began = world.now;
+    world.join("b", &[again]);
+    world.pass(TTL - 100);
+    assert_eq!(world.grants_since(began).len(), 0, "its old owner may not have heard of it");
+    world.pass(200);
+    assert_eq!(world.grants_since(began).len(), 1);
+}
