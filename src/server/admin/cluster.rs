@@ -105,6 +105,8 @@ pub(super) async fn remove(context: &Context, request: v1::RemoveNodeRequest) ->
     if members.len() == 1 {
         return Err(Failure::refused(format_args!("{node} is the last node; stop it to end the cluster")));
     }
+    // Before it is: a leader that removes itself cannot note anything afterwards.
+    formation::note_removal(context, node).await?;
     context.raft.remove_member(node).await.map_err(members_failure)?;
     tracing::warn!(%node, "removed a node");
     Ok(())

@@ -31,6 +31,12 @@ pub(crate) async fn add(
     let (term, seen) = context.confirm().await?;
     let status = context.raft.status().borrow().clone();
     let cluster = not_a_member(context, &status, node, address)?;
+    let removed = request_id(&cluster, &removal_of(node));
+    if context.replica.lock().state.answer_to(removed).is_some() {
+        return Err(Failure::refused(format_args!(
+            "{node} was a member and was removed; a node id is never used again: choose another, with an empty data directory"
+        )));
+    }
 
     let peers = &formation.inner.peers;
     let unfit = |why: String| Failure::refused(format_args!("{why}; nothing was changed"));
@@ -51,6 +57,23 @@ pub(crate) async fn add(
     })?;
     tracing::info!(%node, address, "added a node");
     Ok(())
+}
+
+/// Notes that a node is about to be removed. The answer to its adding is remembered, so that an adding that was
+/// interrupted goes on; this one, which is younger, is remembered as long and says that there is nothing to go on with.
+pub(crate) async fn note_removal(context: &Context, node: NodeId) -> Result<(), Failure> {
+    let (term, seen) = context.confirm().await?;
+    let cluster = context.replica.lock().state.cluster().map(|cluster| cluster.id.clone());
+    let cluster = cluster.ok_or_else(|| Failure::unavailable("the cluster is not formed yet; ask again"))?;
+    let request = Request::Operator { id: request_id(&cluster, &removal_of(node)), seen };
+    // It changes nothing: the answer is what is wanted.
+    let nothing = vec![Command::Clear { sessions: Vec::new() }];
+    let noted = context.propose(Some(request), nothing, Some(term)).await?;
+    noted.map(|_| ()).map_err(|refusal| refusal::to_failure(context, &refusal.why))
+}
+
+fn removal_of(node: NodeId) -> String {
+    format!("remove/{}", node.get())
 }
 
 fn not_a_member(

@@ -193,10 +193,14 @@ async fn f066_a_node_is_added_when_it_waits_for_it_and_its_id_is_used_once() {
     assert!(status.nodes.iter().any(|n| n.node == 4 && n.role() == v1::NodeRole::Follower), "{status:?}");
 
     admin.remove_node(v1::RemoveNodeRequest { node: 4 }).await.unwrap();
+    // It runs on, with the data that it was added with.
+    let refused = Failure::decode(&admin.add_node(four.clone()).await.unwrap_err());
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    assert!(refused.message().contains("was removed"), "{refused}");
     cluster.shutdown(4).await;
     cluster.wipe(4);
     cluster.start_with(4, &[]).await;
     let refused = Failure::decode(&admin.add_node(four).await.unwrap_err());
     assert_eq!(refused.kind(), ErrorKind::Refused);
-    assert!(refused.message().contains("used before"), "{refused}");
+    assert!(refused.message().contains("never used again"), "{refused}");
 }
