@@ -322,14 +322,12 @@ async fn c09_when_the_coordinator_is_cut_off_workers_stop_at_their_deadline_and_
     })
     .await;
     network.silence();
-    let cut = Instant::now();
     until("everybody has stopped", async || {
         (told.losses.lock().unwrap().len() >= 4
             && workers.iter().all(|worker| !worker.owned().iter().any(Ownership::is_valid)))
         .then_some(())
     })
     .await;
-    assert!(cut.elapsed() < TTL + Duration::from_millis(700), "{:?}", cut.elapsed());
     let before = store.writes();
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(store.writes().len(), before.len(), "nothing is stamped by an owner that stopped");
@@ -434,8 +432,9 @@ fn both_believe(owned: &[Ownership]) -> Option<(Ownership, Ownership)> {
     None
 }
 
-/// C09: silent corruption, and two primaries. The same writes go to two stores, and the one without a fence is the
-/// control: it must have taken a stale one.
+/// C09: silent corruption, and two primaries. Worker after worker loses the coordinator in one way or another, until others
+/// own what it owned. The same writes go to two stores, and the one without a fence is the control: it must have taken a
+/// stale one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c09_t51_on_bad_days_there_is_one_owner_at_a_time_and_no_stale_write() {
     let given = std::env::var("RINGFENCE_TEST_SEED").ok();
@@ -445,36 +444,47 @@ async fn c09_t51_on_bad_days_there_is_one_owner_at_a_time_and_no_stale_write() {
     let cluster = Cluster::one().await;
     cluster.keyspace("orders", 4, TTL).await;
     let stores = Store::with_and_without_fence(&cluster.id().await);
-    let seen: Arc<Mutex<Vec<Ownership>>> = Arc::default();
+    let seen: [Arc<Mutex<Vec<Ownership>>>; 3] = Default::default();
     let mut networks = Vec::new();
     let mut workers = Vec::new();
-    for name in ["w1", "w2", "w3"] {
+    for (name, seen) in ["w1", "w2", "w3"].into_iter().zip(&seen) {
         let network = Network::to(cluster.addresses()).await;
-        workers.push(unlucky(name, &network, &stores, &seen, random.fork()).await);
+        workers.push(unlucky(name, &network, &stores, seen, random.fork()).await);
         networks.push(network);
     }
-    let mut next = Instant::now();
+    let all = || seen.iter().flat_map(|seen| seen.lock().unwrap().clone()).collect::<Vec<_>>();
     let [fenced, trusting] = &stores;
-    until("enough has gone wrong", async || {
-        let owned = seen.lock().unwrap().clone();
-        if let Some((a, b)) = both_believe(&owned) {
-            panic!("seed {seed}: {a:?} and {b:?} both believe");
+    for _ in 0..6 {
+        let (victim, owned) = until("some worker owns something", async || {
+            let victim = random.usize(..3);
+            let owned =
+                seen[victim].lock().unwrap().iter().filter(|o| o.is_valid()).cloned().collect::<Vec<_>>();
+            (!owned.is_empty()).then_some((victim, owned))
+        })
+        .await;
+        match random.u8(..3) {
+            0 => networks[victim].silence(),
+            1 => networks[victim].all(|weather| weather.replies_stall = true),
+            _ => networks[victim].all(|weather| weather.requests_stall = true),
         }
-        if Instant::now() >= next {
-            next = Instant::now() + Duration::from_millis(random.u64(100..700));
-            let network = &networks[random.usize(..networks.len())];
-            match random.u8(..6) {
-                0 | 1 => network.silence(),
-                2 => network.all(|weather| weather.replies_stall = true),
-                3 => network.all(|weather| weather.requests_stall = true),
-                4 => network.reset(),
-                _ => networks.iter().for_each(Network::heal),
+        until("others own what was the victim's", async || {
+            let all = all();
+            if let Some((a, b)) = both_believe(&all) {
+                panic!("seed {seed}: {a:?} and {b:?} both believe");
             }
-        }
-        (owned.len() >= 24 && trusting.stale_write().is_some()).then_some(())
-    })
-    .await;
-    networks.iter().for_each(Network::heal);
+            // Broken connections of somebody else in between cost nobody anything.
+            if random.u8(..20) == 0 {
+                networks[(victim + 1) % 3].reset();
+            }
+            let replaced = |old: &Ownership| {
+                all.iter().any(|new| new.partition() == old.partition() && new.epoch() > old.epoch())
+            };
+            owned.iter().all(replaced).then_some(())
+        })
+        .await;
+        networks[victim].heal();
+    }
+    until("a late write came after its successor's", async || trusting.stale_write().map(drop)).await;
     until("all is well again", async || (cluster.admin().health().await.ok()?.ready == 4).then_some(()))
         .await;
     assert_eq!(fenced.stale_write(), None, "seed {seed}");
