@@ -1,0 +1,4 @@
+//! The proof: a whole ringfence world from one seed, its faults, its mutants, and the checker that judges what happened.
+//!
+//! Nothing of the product depends on this crate, and it brings no second implementation of anything: coordinators, SDK and
+//! fences are the shipped ones, run on a simulated network, disk and clock.
