@@ -46,6 +46,6 @@ fn a20_a21_b04_a_writer_paused_after_its_stamp_is_refused_and_without_the_fence_
 }
 
 #[test]
-fn a24_a_side_effect_that_checks_no_token_needs_a_key_of_the_business() {
+fn a24_t19_a_side_effect_that_checks_no_token_needs_a_key_of_the_business() {
     run("side_effects");
 }

@@ -38,7 +38,7 @@ async fn f026_everyone_who_waits_is_told_once_and_late_comers_too() {
 }
 
 #[tokio::test]
-async fn f045_whoever_finds_it_over_first_ends_it_for_everybody() {
+async fn f045_f049_whoever_finds_it_over_first_ends_it_for_everybody() {
     let (owner, control) = Granted::new("orders", 17).start().unwrap();
     let waiter = tokio::spawn({
         let owner = owner.clone();

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn f103_a_weight_that_changes_moves_no_point_of_another_worker() {
+    fn f091_f103_a_weight_that_changes_moves_no_point_of_another_worker() {
         let points_of = |workers: &[Candidate], name: &str| {
             let ring = Ring::new(workers).unwrap();
             let index =

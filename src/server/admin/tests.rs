@@ -58,7 +58,7 @@ async fn f096_what_is_missing_or_out_of_bounds_is_named_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn f056_lists_come_in_pieces_and_are_complete() {
+async fn f056_f082_lists_come_in_pieces_and_are_complete() {
     let node = testing::alone().await;
     let mut admin = testing::admin(&node).await;
     admin.create_keyspace(create("orders", 50_000)).await.unwrap();

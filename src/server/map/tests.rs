@@ -85,7 +85,7 @@ fn epochs(responses: &[v1::WatchResponse]) -> Vec<(String, u32, u64)> {
 }
 
 #[test]
-fn a_picture_comes_in_pieces_of_one_revision_and_says_when_it_is_complete() {
+fn f056_a_picture_comes_in_pieces_of_one_revision_and_says_when_it_is_complete() {
     let mut fed = Fed::new();
     fed.create("orders", 10_000);
     fed.create("users", 3);

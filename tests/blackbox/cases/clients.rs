@@ -77,7 +77,7 @@ async fn f106_a_follower_names_the_leader_and_the_sdk_and_the_router_follow() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_protocol_another_cluster_and_a_message_too_large_are_refused_in_words() {
+async fn f057_another_protocol_another_cluster_and_a_message_too_large_are_refused_in_words() {
     let cluster = Cluster::one().await;
     cluster.keyspace("orders", 1, LEASE).await;
     let mut client = wire::workers(&cluster.endpoints()).await;

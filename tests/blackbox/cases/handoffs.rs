@@ -217,7 +217,7 @@ async fn t05_f044_f053_what_began_in_an_earlier_ownership_of_the_same_worker_is_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t37_a_task_that_overruns_its_drain_is_aborted_and_its_partition_goes_on() {
+async fn f063_t37_a_task_that_overruns_its_drain_is_aborted_and_its_partition_goes_on() {
     let cluster = Cluster::one().await;
     let policy = PolicyChange {
         ttl: Some(Duration::from_secs(3)),
@@ -254,7 +254,7 @@ async fn t37_a_task_that_overruns_its_drain_is_aborted_and_its_partition_goes_on
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_poisonous_partition_goes_to_another_worker_after_a_pause_and_says_why() {
+async fn f104_a_poisonous_partition_goes_to_another_worker_after_a_pause_and_says_why() {
     let cluster = Cluster::one().await;
     cluster.keyspace("orders", 1, LONG).await;
     let failures = Arc::new(Mutex::new(Vec::new()));

@@ -195,7 +195,7 @@ async fn f059_of_two_that_join_in_the_same_moment_one_is_told_that_the_name_is_t
 
 /// A process that is killed and started again at once does not wait for its own lease before it may join.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f059_a_quick_restart_under_the_same_name_is_taken_in_at_once() {
+async fn f059_f083_a_quick_restart_under_the_same_name_is_taken_in_at_once() {
     const TTL: Duration = Duration::from_secs(6);
     let cluster = Cluster::one().await;
     cluster.keyspace("orders", 1, TTL).await;

@@ -531,7 +531,7 @@ fn runtime(threads: usize) -> tokio::runtime::Runtime {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t35_an_executor_that_is_busy_all_the_time_does_not_starve_the_renewals() {
+async fn f065_t35_an_executor_that_is_busy_all_the_time_does_not_starve_the_renewals() {
     const TTL: Duration = Duration::from_secs(2);
     let cluster = Cluster::one().await;
     cluster.keyspace("orders", 2, TTL).await;

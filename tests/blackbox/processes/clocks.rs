@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 #[test]
-fn t26_a08_wall_clocks_that_jump_by_an_hour_change_no_owner() {
+fn f032_t26_a08_wall_clocks_that_jump_by_an_hour_change_no_owner() {
     if !Path::new(LIBRARY).exists() {
         assert!(std::env::var_os("CI").is_none(), "libfaketime is missing, and CI has to have it");
         eprintln!("SKIPPED: {LIBRARY} is missing (Debian: faketime), so no clock was moved");

@@ -55,7 +55,7 @@ fn stopped_past_its_lease(fenced: bool, cleanup: bool) -> (Write, bool, Audit) {
 }
 
 #[test]
-fn b30_b03_a07_a17_a18_t51_t53_t56_f016_a_worker_stopped_past_its_lease_is_refused() {
+fn b30_b03_a07_a17_a18_t51_t53_t56_f009_f016_a_worker_stopped_past_its_lease_is_refused() {
     let (stale, taken, audit) = stopped_past_its_lease(true, false);
     assert!(!taken, "{stale:?} was taken after a newer owner's write");
     assert_eq!(audit, Audit { stale_accepted: 0, lost: 0 });
@@ -114,7 +114,8 @@ fn b31_a15_a_killed_worker_s_partitions_are_taken_over_after_its_lease_and_not_b
 }
 
 #[test]
-fn f013_f059_t54_a_worker_killed_and_started_again_at_once_gets_higher_epochs_and_its_old_token_is_refused() {
+fn f013_f059_f083_t54_a_worker_killed_and_started_again_at_once_gets_higher_epochs_and_its_old_token_is_refused()
+ {
     const TTL: Duration = Duration::from_secs(2);
     let cluster = Cluster::dev();
     cluster.create_keyspace(KEYSPACE, 3, "2s");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[tokio::test]
-async fn dropping_a_worker_stops_the_renewals_and_releases_nothing() {
+async fn f058_dropping_a_worker_stops_the_renewals_and_releases_nothing() {
     let fake = Fake::start(TTL).await;
     let (owner, mut given) = stubborn();
     let worker = worker(&fake).own("orders", owner).join().await.unwrap();

@@ -172,7 +172,7 @@ fn a_worker_without_a_runtime_is_an_error_and_no_panic() {
 }
 
 #[tokio::test]
-async fn how_a_task_ends_is_what_is_reported() {
+async fn f058_how_a_task_ends_is_what_is_reported() {
     let fake = Fake::start(TTL).await;
     let owner = |ownership: Ownership| async move {
         match ownership.partition().get() {
@@ -199,7 +199,7 @@ async fn how_a_task_ends_is_what_is_reported() {
 }
 
 #[tokio::test]
-async fn p04_a_revoke_counts_as_seen_only_when_an_acknowledgement_has_named_the_drain() {
+async fn p04_f063_a_revoke_counts_as_seen_only_when_an_acknowledgement_has_named_the_drain() {
     let fake = Fake::start(TTL).await;
     let (owner, mut given) = stubborn();
     let worker = worker(&fake).own("orders", owner).join().await.unwrap();
@@ -226,7 +226,7 @@ async fn worker_gives_up(fake: &Fake, ownership: &Ownership) {
 }
 
 #[tokio::test]
-async fn a_revoke_before_the_task_could_start_gives_back_at_once() {
+async fn f079_a_revoke_before_the_task_could_start_gives_back_at_once() {
     let fake = Fake::start(TTL).await;
     fake.world().answering = false;
     let (owner, mut given) = polite();

@@ -84,7 +84,7 @@ fn a_release_brings_the_grant_only_when_its_target_can_take_it() {
 }
 
 #[test]
-fn p15_a_release_stands_when_the_target_of_its_move_has_died_an_entry_earlier() {
+fn p15_f064_a_release_stands_when_the_target_of_its_move_has_died_an_entry_earlier() {
     let mut world = World::of(1, &["a", "b"], policy());
     let key = world.key(0);
     let owner = world.owner(key).unwrap().to_string();
@@ -118,7 +118,7 @@ fn a_drain_whose_deadline_passed_goes_where_the_move_was_going() {
 }
 
 #[test]
-fn a_drain_whose_target_has_gone_does_not_end_at_the_worker_that_hangs() {
+fn f064_f093_a_drain_whose_target_has_gone_does_not_end_at_the_worker_that_hangs() {
     let mut world = World::of(6, &["a", "b", "c"], policy());
     let key = world.owned_by("a")[0];
     world.worker("a").releases = false;
@@ -131,7 +131,7 @@ fn a_drain_whose_target_has_gone_does_not_end_at_the_worker_that_hangs() {
 }
 
 #[test]
-fn lock_delay_holds_what_its_owner_did_not_release_and_nothing_else() {
+fn t47_lock_delay_holds_what_its_owner_did_not_release_and_nothing_else() {
     let mut world = World::of(4, &["a", "b"], with_lock_delay(5_000));
     let keys = world.owned_by("a");
     // Given back: no delay.
@@ -276,7 +276,7 @@ fn a_new_leader_counts_the_rest_of_a_returned_task_in_full() {
 }
 
 #[test]
-fn a_withdrawn_worker_gives_back_and_gets_nothing() {
+fn f102_a_withdrawn_worker_gives_back_and_gets_nothing() {
     let mut world = World::of(6, &["a", "b"], policy());
     let session = world.session("a");
     world.apply(vec![Command::Withdraw { session }]);

@@ -272,7 +272,7 @@ fn a_worker_that_left_without_releasing_keeps_its_lease() {
 }
 
 #[test]
-fn one_stuck_partition_holds_up_no_other() {
+fn f077_one_stuck_partition_holds_up_no_other() {
     let mut world = World::of(4, &["a", "b"], policy());
     let keys = world.owned_by("a");
     world.worker("a").releases = false;

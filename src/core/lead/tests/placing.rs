@@ -18,7 +18,7 @@ fn in_flight(world: &World) -> usize {
 }
 
 #[test]
-fn workers_that_join_together_cause_one_round_of_moves() {
+fn f090_workers_that_join_together_cause_one_round_of_moves() {
     let mut world = World::of(24, &["a"], policy());
     let orders = world.orders();
     let began = world.now;
@@ -59,7 +59,7 @@ fn a_new_leader_repairs_at_once_and_balances_after_it_has_settled() {
 }
 
 #[test]
-fn moves_run_within_the_budget_until_the_new_owner_is_ready() {
+fn f100_moves_run_within_the_budget_until_the_new_owner_is_ready() {
     let mut world = World::of(24, &["a"], budget(3));
     let orders = world.orders();
     world.join("b", &[orders]);
@@ -98,7 +98,7 @@ fn f092_with_steady_membership_moves_go_to_zero_and_stay_there() {
 }
 
 #[test]
-fn drains_that_did_not_take_effect_come_again() {
+fn f055_f081_drains_that_did_not_take_effect_come_again() {
     let mut world = World::of(4, &["a"], policy());
     let orders = world.orders();
     world.join("b", &[orders]);
@@ -180,7 +180,7 @@ fn f080_a_suspected_worker_is_neither_source_nor_target_of_a_move_that_can_wait(
 }
 
 #[test]
-fn a_move_in_flight_whose_target_died_is_not_moved_again() {
+fn f064_a_move_in_flight_whose_target_died_is_not_moved_again() {
     let mut world = World::of(6, &["a", "b", "c"], policy());
     let key = world.owned_by("a")[0];
     world.worker("a").releases = false;
@@ -195,7 +195,7 @@ fn a_move_in_flight_whose_target_died_is_not_moved_again() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_made_changes_nothing_and_is_shown_until_one_can() {
+fn f023_f104_a_plan_that_cannot_be_made_changes_nothing_and_is_shown_until_one_can() {
     let mut world = World::of(4, &["a"], policy());
     let orders = world.orders();
     let name = world.state.keyspace(orders).unwrap().name().clone();

@@ -122,7 +122,7 @@ fn p15_a_refused_expiry_takes_only_its_own_grants_with_it() {
 }
 
 #[test]
-fn what_was_handed_out_and_did_not_take_effect_comes_again() {
+fn f081_what_was_handed_out_and_did_not_take_effect_comes_again() {
     let mut world = World::new();
     let orders = world.create("orders", 8, policy());
     let other = world.create("other", 8, policy());
@@ -223,7 +223,7 @@ fn a_partition_whose_epochs_are_used_up_holds_up_no_other() {
 }
 
 #[test]
-fn the_first_look_of_a_leader_sees_what_its_predecessor_left_vacant() {
+fn f055_the_first_look_of_a_leader_sees_what_its_predecessor_left_vacant() {
     let mut world = World::of(4, &["a", "b"], policy());
     let keys: BTreeMap<_, _> = world.keys().into_iter().map(|key| (key, world.epoch(key))).collect();
     world.kill("a");

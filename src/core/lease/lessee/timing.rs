@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t25_a_holder_whose_clock_runs_one_percent_slow_still_stops_before_the_coordinator_grants() {
+    fn f032_t25_a_holder_whose_clock_runs_one_percent_slow_still_stops_before_the_coordinator_grants() {
         for ttl_ms in [100, 1_000, 10_000, 600_000] {
             let ttl = Duration::from_millis(ttl_ms);
             let deadline = Timing::new(ttl).unwrap().deadline(Instant::from_nanos(0), ttl);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn renewals_are_spread_and_never_later_than_a_sixth_of_the_ttl() {
+    fn f070_renewals_are_spread_and_never_later_than_a_sixth_of_the_ttl() {
         let timing = Timing::new(Duration::from_secs(6)).unwrap();
         let after =
             |random| timing.next_renewal(Instant::from_nanos(0), random).since(Instant::from_nanos(0));

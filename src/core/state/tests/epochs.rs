@@ -9,7 +9,7 @@ use crate::state::{
 };
 
 #[test]
-fn p01_t06_c22_mint_happens_at_apply_so_two_proposals_for_one_epoch_give_one_grant() {
+fn p01_f074_t06_c22_mint_happens_at_apply_so_two_proposals_for_one_epoch_give_one_grant() {
     // Two leaders propose a grant from the same picture; both entries commit.
     let (mut world, key, a, b) = World::with_two_workers(PolicyChange::default());
     let (to_a, to_b) = (world.a_grant(key, a), world.a_grant(key, b));
@@ -26,7 +26,7 @@ fn t11_the_same_worker_gets_a_new_epoch_with_every_grant() {
 }
 
 #[test]
-fn g2_a_keyspace_that_is_deleted_and_created_again_repeats_no_epoch() {
+fn g2_t46_a_keyspace_that_is_deleted_and_created_again_repeats_no_epoch() {
     let (mut world, key, a, _, _) = World::owned(PolicyChange::default());
     for number in 2..=5 {
         let last = world.partition(key).epoch().unwrap();

@@ -109,7 +109,7 @@ fn a_drain_of_what_nobody_owns_or_of_another_epoch_is_refused() {
 }
 
 #[test]
-fn the_owner_s_own_release_counts_in_every_phase() {
+fn f079_the_owner_s_own_release_counts_in_every_phase() {
     // Owned.
     let (mut world, key, a, _, e1) = World::owned(PolicyChange::default());
     assert_eq!(world.ok(release(key, e1, a)), Outcome::Done);
@@ -128,7 +128,7 @@ fn the_owner_s_own_release_counts_in_every_phase() {
 }
 
 #[test]
-fn f007_c24_a_retried_release_frees_no_newer_grant_of_the_same_session() {
+fn f007_t42_c24_a_retried_release_frees_no_newer_grant_of_the_same_session() {
     let (mut world, key, a, _, e1) = World::owned(PolicyChange::default());
     world.ok(release(key, e1, a));
     let e2 = world.grant(key, a);
@@ -141,7 +141,7 @@ fn f007_c24_a_retried_release_frees_no_newer_grant_of_the_same_session() {
 }
 
 #[test]
-fn f021_a_release_by_another_session_frees_nothing() {
+fn f021_t50_a_release_by_another_session_frees_nothing() {
     let (mut world, key, _, b, e1) = World::owned(PolicyChange::default());
     world.unchanged(release(key, e1, b));
     world.unchanged(Command::Ready { partition: key, epoch: e1, session: b });
@@ -190,7 +190,7 @@ fn the_owner_s_knowledge_of_a_drain_moves_neither_the_map_nor_the_assignment() {
 }
 
 #[test]
-fn a_drain_that_is_over_takes_the_partition_and_names_its_move() {
+fn f004_a_drain_that_is_over_takes_the_partition_and_names_its_move() {
     let (mut world, key, a, b, e1) = World::owned(PolicyChange::default());
     let over = |number| Command::DrainOver { partition: key, epoch: e1, move_id: MoveId::new(number) };
     assert_eq!(world.refused(over(1)), Refused::OtherMove(key));

@@ -34,7 +34,7 @@ proptest! {
 
     /// The undo journal takes back all that the commands before the refused one did.
     #[test]
-    fn a_refused_entry_leaves_the_state_as_it_was_but_for_the_index(throws in throws(60)) {
+    fn f076_a_refused_entry_leaves_the_state_as_it_was_but_for_the_index(throws in throws(60)) {
         let mut state = State::new();
         for (index, throw) in (1..).zip(&throws) {
             let entry = entry(&state, throw);

@@ -24,7 +24,7 @@ fn the_lease_is_the_shortest_ttl_of_the_keyspaces_joined_and_stays_so() {
 }
 
 #[test]
-fn p08_a_join_repeated_by_the_same_process_finds_its_session() {
+fn p08_t44_a_join_repeated_by_the_same_process_finds_its_session() {
     let mut world = World::new();
     let keyspace = world.create("orders", 1, PolicyChange::default());
     let first = world.joined(join("a", 1, keyspace));
@@ -67,7 +67,7 @@ fn replace(change: PolicyChange) -> (World, PartitionKey, SessionId, SessionId) 
 }
 
 #[test]
-fn p05_a_replaced_worker_s_partitions_cool_until_its_lease_has_run_out() {
+fn p05_f046_a_replaced_worker_s_partitions_cool_until_its_lease_has_run_out() {
     let (mut world, key, old, new) = replace(PolicyChange::default());
     let cooling = world.cooling(key);
     assert_eq!((cooling.lease_of, cooling.why), (Some((old, TTL)), CoolingWhy::Lease));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_meant_for_this_node_and_its_store_is_taken() {
+    fn f037_f057_only_what_is_meant_for_this_node_and_its_store_is_taken() {
         let (one, two) = (identity(1, 11, None), identity(2, 22, None));
         assert!(two.meant(Some(&one.envelope(2, None))).is_ok());
         assert!(two.meant(Some(&one.envelope(2, Some(22)))).is_ok());

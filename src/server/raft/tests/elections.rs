@@ -87,7 +87,7 @@ async fn t30_an_isolated_leader_can_neither_confirm_nor_write() {
 }
 
 #[tokio::test]
-async fn a_proposal_is_bound_to_its_term_and_its_size() {
+async fn f074_a_proposal_is_bound_to_its_term_and_its_size() {
     let mut world = World::new(1).await;
     world.start_all().await;
     let (_, leader) = world.leader().await;
