@@ -4,6 +4,7 @@
 use super::world::{at, ms};
 use crate::ids::{KeyspaceId, KeyspaceName, LogIndex, SessionId, Term, WorkerId};
 use crate::lead::{Leadership, MAX_COMMANDS, Settings};
+use crate::lease::Verdict;
 use crate::placement::{PartitionCount, Weight};
 use crate::state::{Command, Entry, Join, Phase, Policy, PolicyChange, State};
 use std::collections::BTreeMap;
@@ -69,21 +70,43 @@ impl Large {
     }
 }
 
-#[test]
-#[ignore = "a measurement; run it in release"]
-fn measures_a_look_over_ten_thousand_sessions_and_a_hundred_thousand_partitions() {
+fn large(sessions: u32, partitions: u32) -> (Large, KeyspaceId) {
     let state = State::new();
     let leader = Leadership::new(Term::new(1), at(0), &state, Settings::default());
     let mut large = Large { state, leader, index: 0, now: 0 };
     let name = KeyspaceName::new("orders").unwrap();
-    let partitions = PartitionCount::new(PARTITIONS).unwrap();
+    let partitions = PartitionCount::new(partitions).unwrap();
     let change = PolicyChange { ttl: Some(ms(60_000)), ..Default::default() };
     let policy = Policy::default().with(&change).unwrap();
     large.apply(vec![Command::CreateKeyspace { keyspace: name.clone(), partitions, policy }]);
     let keyspace = large.state.keyspace_named(&name).unwrap().id();
-    for number in 0..SESSIONS {
+    for number in 0..sessions {
         large.join(number, keyspace);
     }
+    (large, keyspace)
+}
+
+/// Beginning to lead asks for no log entry, and the first renewal is answered in the same moment.
+#[test]
+fn f086_a_new_leader_of_many_leases_has_nothing_to_do_first() {
+    for (sessions, partitions) in [(100, 1_000), (1_000, 10_000)] {
+        let (mut large, _) = large(sessions, partitions);
+        let (entries, _) = large.look();
+        entries.into_iter().for_each(|commands| large.apply(commands));
+        large.all_get_ready();
+        large.now = 1_000;
+        large.leader = Leadership::new(Term::new(2), at(large.now), &large.state, Settings::default());
+        let first = large.state.sessions().next().unwrap().id();
+        large.leader.lessor.arrived(first);
+        assert_eq!(large.leader.lessor.answer(first, at(large.now)), Verdict::Acknowledge);
+        assert_eq!(large.look().0, Vec::<Vec<Command>>::new(), "{sessions} sessions");
+    }
+}
+
+#[test]
+#[ignore = "a measurement; run it in release"]
+fn f086_measures_a_look_over_ten_thousand_sessions_and_a_hundred_thousand_partitions() {
+    let (mut large, keyspace) = large(SESSIONS, PARTITIONS);
     let (entries, took) = large.look();
     println!("grant {} partitions: {took:?}", entries.iter().map(Vec::len).sum::<usize>());
     entries.into_iter().for_each(|commands| large.apply(commands));

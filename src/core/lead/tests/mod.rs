@@ -3,6 +3,7 @@
 mod entries;
 mod handoff;
 mod idle;
+mod incidents;
 mod leases;
 mod placing;
 mod presence;

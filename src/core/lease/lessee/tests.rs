@@ -254,6 +254,34 @@ fn f022_b12_renewals_go_on_after_each_kind_of_failure_until_the_deadline() {
     assert_eq!(worker.events(), [], "reconnecting is not losing");
 }
 
+/// The cut falls anywhere between two renewals, and is noticed at once, late or never. Nothing is added to the lease for it.
+#[test]
+fn f047_however_late_a_cut_is_noticed_the_lease_counts_from_the_last_confirmed_renewal() {
+    for cut in (0..3_300).step_by(100) {
+        for noticed in [0, 700, 5_000, 30_000] {
+            let mut worker = Worker::holding();
+            let mut confirmed = 0;
+            for sent in [1_600, 3_200] {
+                let number = worker.send(sent);
+                if sent + 5 < cut {
+                    worker.acked(sent + 5, number, 10, &[]);
+                    confirmed = sent;
+                }
+            }
+            for now in (3_205..20_000).step_by(50) {
+                // It tries again and again, over new connections.
+                if now >= cut + noticed && now.is_multiple_of(250) {
+                    worker.0.disconnected(at(now));
+                    worker.0.connected(at(now));
+                    let _ = worker.0.renew(at(now), 0);
+                }
+                worker.time(now);
+                assert_eq!(worker.believes(now, 7, 1), now < confirmed + LEASE_MS, "cut at {cut}, now {now}");
+            }
+        }
+    }
+}
+
 #[test]
 fn f017_no_leader_is_not_a_loss() {
     let mut worker = Worker::holding();
@@ -357,7 +385,7 @@ fn t45_the_picture_only_moves_forward() {
 }
 
 #[test]
-fn t45_a_reconnect_heals_a_push_that_was_lost() {
+fn f033_t45_a_reconnect_heals_a_push_that_was_lost() {
     let mut worker = Worker::holding();
     worker.0.disconnected(at(100));
     worker.0.connected(at(150));

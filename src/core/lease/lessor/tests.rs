@@ -62,6 +62,10 @@ impl Log {
     }
 
     fn join(&mut self, name: &str, keyspaces: &[KeyspaceId]) -> SessionId {
+        self.join_at(0, name, keyspaces)
+    }
+
+    fn join_at(&mut self, now: u64, name: &str, keyspaces: &[KeyspaceId]) -> SessionId {
         let worker = WorkerId::new(name).unwrap();
         let join = Join {
             worker: worker.clone(),
@@ -73,7 +77,7 @@ impl Log {
             keyspaces: keyspaces.iter().copied().collect::<BTreeSet<_>>(),
             replaces: self.state.session_of(&worker).map(Session::id),
         };
-        self.apply(0, Command::Join(Box::new(join)));
+        self.apply(now, Command::Join(Box::new(join)));
         self.state.session_of(&worker).unwrap().id()
     }
 
@@ -154,7 +158,7 @@ fn a_silent_session_is_suspected_twice_and_ends_with_its_ttl() {
 }
 
 #[test]
-fn a_session_that_renews_costs_no_log_entry() {
+fn f084_a_session_that_renews_costs_no_log_entry() {
     let (mut log, a) = Log::one();
     for now in (0..60_000).step_by(100) {
         if now % 1_500 == 0 {
@@ -175,7 +179,7 @@ fn t24_a_lease_counts_from_the_arrival_not_from_the_answer() {
 }
 
 #[test]
-fn p08_t34_each_renewal_counts_for_itself_and_an_older_one_takes_nothing_back() {
+fn p08_f095_t34_each_renewal_counts_for_itself_and_an_older_one_takes_nothing_back() {
     let (mut log, a) = Log::one();
     for _ in 0..2 {
         log.lessor.arrived(a);
@@ -440,6 +444,46 @@ fn f002_a_stale_expiry_ends_nobody_who_was_heard_from_since() {
     // It wakes up, and its decision reaches the log all the same.
     assert!(log.apply(12_000, Command::Expire { session, suspicion }).outcome.is_err());
     assert!(log.lives(a));
+}
+
+/// Each leader counts on its own clock, which may show anything.
+#[test]
+fn f034_a_new_leader_whose_clock_is_far_behind_neither_hurries_nor_stands_still() {
+    const AHEAD: u64 = 1_000_000_000;
+    let (mut log, a) = Log::one();
+    let keyspace = *log.state.session(a).unwrap().keyspaces().first().unwrap();
+    log.elect(AHEAD);
+    assert_eq!(log.renew(a, AHEAD + 2_000), Verdict::Acknowledge);
+    log.elect(50);
+    let b = log.join_at(4_500, "new", &[keyspace]);
+    assert_eq!(log.until_it_ends(a, 50, 30_000), Some(50 + TTL_MS));
+    assert_eq!(
+        log.until_it_ends(b, 50 + TTL_MS, 60_000).map(|ended| ended / 100),
+        Some((4_500 + TTL_MS) / 100)
+    );
+    // And back, with a session that lives on.
+    let c = log.join_at(20_000, "last", &[keyspace]);
+    log.elect(2 * AHEAD);
+    assert_eq!(log.renew(c, 2 * AHEAD + 1_000), Verdict::Acknowledge);
+    assert_eq!(log.until_it_ends(c, 2 * AHEAD + 1_000, 2 * AHEAD + 30_000), Some(2 * AHEAD + 1_000 + TTL_MS));
+}
+
+/// A plan that takes for ever, or a machine that stands still: the renewals of those who live wait at the door.
+#[test]
+fn f087_a_leader_that_could_not_look_for_five_ttls_expires_nobody_whose_renewal_waits() {
+    for waits in [false, true] {
+        let (mut log, a) = Log::one();
+        assert_eq!(log.renew(a, 1_000), Verdict::Acknowledge);
+        let later = 1_000 + 5 * TTL_MS;
+        let first = log.look(later);
+        assert_eq!((first.suspect, first.expire), (vec![(a, 2)], vec![]), "nobody ends at the first look");
+        if waits {
+            log.lessor.arrived(a);
+        }
+        log.look(later + 20);
+        log.look(later + 40);
+        assert_eq!(log.lives(a), waits);
+    }
 }
 
 #[test]

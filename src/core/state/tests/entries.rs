@@ -43,6 +43,20 @@ fn a_refusal_names_the_command_and_undoes_those_before_it() {
     world.assert_same_but_for_the_index(before);
 }
 
+/// A command says what changes, never how the whole is to look: what somebody else changed meanwhile stays.
+#[test]
+fn t49_operators_who_change_different_settings_undo_nothing_of_each_other() {
+    let mut world = World::new();
+    let keyspace = world.create("orders", 1, PolicyChange::default());
+    let (ttl, delay) = (Duration::from_secs(20), Duration::from_secs(3));
+    let one = PolicyChange { ttl: Some(ttl), ..PolicyChange::default() };
+    let other = PolicyChange { lock_delay: Some(delay), ..PolicyChange::default() };
+    world.ok(Command::UpdateKeyspace { keyspace, change: one });
+    world.ok(Command::UpdateKeyspace { keyspace, change: other });
+    let policy = world.state.keyspace(keyspace).unwrap().policy();
+    assert_eq!((policy.ttl(), policy.lock_delay()), (ttl, delay));
+}
+
 #[test]
 fn an_undone_end_of_a_session_gives_back_what_fell_out_of_the_memory() {
     let mut world = World::new();
@@ -60,7 +74,7 @@ fn an_undone_end_of_a_session_gives_back_what_fell_out_of_the_memory() {
 }
 
 #[test]
-fn p15_a_grant_to_a_session_that_has_gone_leaves_vacant_and_the_rest_of_the_entry_stands() {
+fn p15_f006_f098_t40_a_grant_to_a_session_that_has_gone_leaves_vacant_and_the_rest_of_the_entry_stands() {
     let mut world = World::new();
     let keyspace = world.create("orders", 3, PolicyChange::default());
     let key = |n| PartitionKey { keyspace, partition: PartitionId::new(n) };
