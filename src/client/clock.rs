@@ -27,6 +27,8 @@ pub(crate) enum Clock {
     Machine,
     /// One that stands still until it is moved: the test kit's.
     Manual(Arc<AtomicU64>),
+    /// That of a runtime whose time is simulated.
+    Simulated(Simulated),
     /// The machine's, moved on by what a test says.
     #[cfg(test)]
     Shifted(Arc<AtomicU64>),
@@ -39,6 +41,7 @@ impl Clock {
         match self {
             Clock::Machine => machine(),
             Clock::Manual(nanos) => Instant::from_nanos(nanos.load(Ordering::Acquire)),
+            Clock::Simulated(clock) => clock.now(),
             #[cfg(test)]
             Clock::Shifted(by) => machine() + Duration::from_nanos(by.load(Ordering::Acquire)),
         }
@@ -50,9 +53,29 @@ impl Clock {
         match self {
             Clock::Machine => {}
             Clock::Manual(nanos) => add(nanos, by),
+            Clock::Simulated(clock) => add(&clock.slept, by),
             #[cfg(test)]
             Clock::Shifted(nanos) => add(nanos, by),
         }
+    }
+}
+
+/// A clock that follows tokio's and runs on through what the machine slept.
+#[derive(Clone, Debug)]
+pub(crate) struct Simulated {
+    zero: tokio::time::Instant,
+    slept: Arc<AtomicU64>,
+}
+
+impl Simulated {
+    /// One that begins now, for the runtime of the caller.
+    pub(crate) fn new(slept: Arc<AtomicU64>) -> Simulated {
+        Simulated { zero: tokio::time::Instant::now(), slept }
+    }
+
+    fn now(&self) -> Instant {
+        let ran = Instant::from_nanos(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        ran + Duration::from_nanos(self.slept.load(Ordering::Acquire))
     }
 }
 

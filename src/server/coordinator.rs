@@ -11,13 +11,15 @@
 //! ```
 
 use crate::context::Context;
+use crate::files;
 use crate::formation::Formation;
 use crate::identity::IdentityStore;
 use crate::node::{NodeError, Parts};
-use crate::port::{self, Services};
-use crate::raft::{RaftStatus, TcpDialer};
+use crate::port::{self, Services, Source};
+use crate::raft::RaftStatus;
 use crate::readiness;
 use crate::settings::{Membership, Settings, Storage};
+use crate::surroundings::{Incoming, Surroundings};
 use ringfence_core::ids::NodeId;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -44,7 +46,9 @@ pub struct Coordinator {
 /// A node that is not started yet.
 pub struct Launch {
     settings: Settings,
+    surroundings: Option<Surroundings>,
     listener: Option<std::net::TcpListener>,
+    incoming: Option<Incoming>,
 }
 
 impl Coordinator {
@@ -60,7 +64,7 @@ impl Coordinator {
 
     /// A node with these settings.
     pub fn with(settings: Settings) -> Launch {
-        Launch { settings, listener: None }
+        Launch { settings, surroundings: None, listener: None, incoming: None }
     }
 
     /// This node.
@@ -147,18 +151,40 @@ impl Launch {
         self
     }
 
+    /// Runs the node on another disk, network and clock than the machine's: a simulator's.
+    #[must_use]
+    pub fn surroundings(mut self, surroundings: Surroundings) -> Launch {
+        self.surroundings = Some(surroundings);
+        self
+    }
+
+    /// Serves connections that come from somewhere else than a port of the system. The node binds nothing; the address of
+    /// its settings is only what it is called by.
+    #[must_use]
+    pub fn incoming(mut self, incoming: Incoming) -> Launch {
+        self.incoming = Some(incoming);
+        self
+    }
+
     /// Starts the node. It listens when this returns. A node that is a cluster of its own is also
     /// [`ready`](Coordinator::ready); one of several waits for the others, which may start later.
     ///
     /// # Errors
     /// [`NodeError`]: the address is in use, or the data directory cannot be this node's.
     pub async fn start(self) -> Result<Coordinator, NodeError> {
-        let Launch { mut settings, listener } = self;
-        let (listener, address) = port::listen(settings.listen, listener).await?;
+        let Launch { mut settings, surroundings, listener, incoming } = self;
+        let (source, address) = match incoming {
+            Some(incoming) => (Source::Given(incoming), settings.listen),
+            None => {
+                let (listener, address) = port::listen(settings.listen, listener).await?;
+                (Source::Tcp(listener), address)
+            }
+        };
         settings.listen = address;
+        let surroundings = surroundings.unwrap_or_default();
         let span = tracing::info_span!("node", id = settings.node.get());
         let alone = settings.membership == Membership::Alone;
-        let coordinator = start(settings, listener, address).instrument(span).await?;
+        let coordinator = start(settings, surroundings, source, address).instrument(span).await?;
         if alone {
             coordinator.ready().await?;
         }
@@ -168,18 +194,19 @@ impl Launch {
 
 async fn start(
     settings: Settings,
-    listener: tokio::net::TcpListener,
+    surroundings: Surroundings,
+    source: Source,
     address: SocketAddr,
 ) -> Result<Coordinator, NodeError> {
     let node = settings.node;
     let advertise = settings.advertise.clone().unwrap_or_else(|| address.to_string());
     let storage = settings.storage.clone();
-    let opened = tokio::task::spawn_blocking(move || match storage {
+    let opened = files::away(&surroundings.files, move |files| match storage {
         Storage::Memory => IdentityStore::in_memory(node),
-        Storage::Dir(dir) => IdentityStore::open(&dir, node),
+        Storage::Dir(dir) => IdentityStore::open(Arc::clone(files), &dir, node),
     });
     let identity = opened.await.map_err(|e| NodeError::Failed(e.to_string()))?.map_err(Arc::new)?;
-    let formation = Formation::new(&settings, advertise.clone(), identity, Arc::new(TcpDialer::default()));
+    let formation = Formation::new(&settings, advertise.clone(), identity, &surroundings);
     tracing::info!(%address, advertise, "listening");
 
     let (stop, abandon, closing) =
@@ -192,6 +219,7 @@ async fn start(
     let forming = formation.clone();
     let parts = Parts {
         settings,
+        surroundings,
         formation: formation.clone(),
         services,
         stop: stop.clone(),
@@ -202,7 +230,7 @@ async fn start(
     let life = async move {
         // The port outlives the node by the calls under way, so that each of them is answered.
         let services = parts.services.clone();
-        let serving = Box::pin(port::serve(listener, services, formation, health, closing.clone()));
+        let serving = Box::pin(port::serve(source, services, formation, health, closing.clone()));
         let serving = tokio::spawn(serving.in_current_span());
         let mut lived = Box::pin(parts.live()).await;
         if let Ok(Ok(Err(error))) = tokio::time::timeout(LAST_CALLS, serving).await

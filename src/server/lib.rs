@@ -5,6 +5,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`coordinator`] | a node inside a program, in three lines |
+//! | [`Surroundings`], [`files`] | what a node takes from its machine, so that a simulator can bring its own |
 //! | [`settings`] | how a node is run, checked as a whole |
 //! | `node` | the life of a node, from its data directory to its end |
 //! | `port` | the one port: what is served on it, and within which limits |
@@ -26,6 +27,7 @@ mod admin;
 pub mod clock;
 pub mod context;
 pub mod coordinator;
+pub mod files;
 mod formation;
 pub mod identity;
 mod late;
@@ -38,6 +40,7 @@ mod readiness;
 pub mod refusal;
 pub mod replica;
 pub mod settings;
+mod surroundings;
 #[cfg(test)]
 mod testing;
 pub mod workers;
@@ -46,3 +49,4 @@ pub use coordinator::{Coordinator, Launch};
 pub use formation::FormationError;
 pub use node::NodeError;
 pub use settings::{Given, LogFormat, LogSettings, Settings, SettingsError};
+pub use surroundings::{Connection, Incoming, Surroundings};

@@ -4,16 +4,17 @@
 //! until it is told to stop, or must. When it stops it hands leadership over, ends its streams, and closes its files, in
 //! this order: workers have found the next leader before this one is gone.
 
-use crate::clock::TokioClock;
 use crate::context::Context;
+use crate::files;
 use crate::formation::{self, Formation, FormationError};
 use crate::identity::IdentityError;
 use crate::leader;
 use crate::map::Map;
 use crate::port::Services;
-use crate::raft::{Disk, Member, RaftConfig, RaftNode, RaftStatus, StartError, TcpDialer};
+use crate::raft::{Disk, Member, RaftConfig, RaftNode, RaftStatus, StartError};
 use crate::replica::Replica;
 use crate::settings::{Settings, Storage};
+use crate::surroundings::Surroundings;
 use crate::workers::Workers;
 use ringfence_core::ids::{ClusterId, NodeId};
 use ringfence_core::state::Applied;
@@ -57,6 +58,7 @@ pub enum NodeError {
 /// What a node needs to live.
 pub(crate) struct Parts {
     pub(crate) settings: Settings,
+    pub(crate) surroundings: Surroundings,
     pub(crate) formation: Formation,
     pub(crate) services: Services,
     /// Cancelled: hand over and stop.
@@ -136,7 +138,8 @@ impl Parts {
             Storage::Memory => Disk::memory(),
             Storage::Dir(dir) => {
                 let (dir, cluster) = (dir.clone(), cluster.clone());
-                let opened = tokio::task::spawn_blocking(move || Disk::open(&dir, &cluster, node)).await;
+                let files = &self.surroundings.files;
+                let opened = files::away(files, move |files| Disk::open(files, &dir, &cluster, node)).await;
                 opened.map_err(|e| NodeError::Failed(e.to_string()))?.map_err(Arc::new)?
             }
         };
@@ -146,12 +149,13 @@ impl Parts {
             compaction: settings.compaction,
             secret: settings.secret.clone(),
             request_timeout: settings.request_timeout,
+            seed: self.surroundings.seed,
             ..RaftConfig::new(cluster, node)
         };
-        let clock = Arc::new(TokioClock::new());
+        let clock = Arc::clone(&self.surroundings.clock);
         let replica = Replica::new(clock.clone());
         let raft: RaftNode<Applied> =
-            Box::pin(RaftNode::start(config, disk, replica.machine(), TcpDialer::default()))
+            Box::pin(RaftNode::start(config, disk, replica.machine(), self.surroundings.dialer.clone()))
                 .await
                 .map_err(Arc::new)?;
         Ok(Context { replica, raft, clock })

@@ -6,6 +6,7 @@ use crate::late::Late;
 use crate::map::Map;
 use crate::node::NodeError;
 use crate::raft::{RaftService, Timings};
+use crate::surroundings::Incoming;
 use crate::workers::Workers;
 use ringfence_api::MAX_MESSAGE_BYTES;
 use ringfence_api::v1::admin_service_server::{AdminServiceServer, SERVICE_NAME as ADMIN};
@@ -74,6 +75,14 @@ impl Services {
     }
 }
 
+/// Where connections come from.
+pub(crate) enum Source {
+    /// A port of the system.
+    Tcp(TcpListener),
+    /// Somewhere else.
+    Given(Incoming),
+}
+
 /// Listens. A listener that exists already is taken over.
 ///
 /// # Errors
@@ -100,7 +109,7 @@ pub(crate) async fn listen(
 /// # Errors
 /// When the transport gives up.
 pub(crate) async fn serve<H: Health>(
-    listener: TcpListener,
+    source: Source,
     services: Services,
     formation: Formation,
     health: HealthServer<H>,
@@ -128,10 +137,9 @@ pub(crate) async fn serve<H: Health>(
         .add_service(health.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(v1)
         .add_service(v1alpha);
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     // Calls are handled by tasks of the connection, which know nothing of the node.
     let span = tracing::Span::current();
-    Server::builder()
+    let server = Server::builder()
         .trace_fn(move |_| span.clone())
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .http2_max_header_list_size(HEADER_BYTES)
@@ -139,8 +147,15 @@ pub(crate) async fn serve<H: Health>(
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
-        .await
-        .map_err(|e| failed(format!("the transport: {e}")))
+        .add_routes(routes);
+    let served = match source {
+        Source::Tcp(listener) => {
+            let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+            server.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await
+        }
+        Source::Given(incoming) => {
+            server.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await
+        }
+    };
+    served.map_err(|e| failed(format!("the transport: {e}")))
 }

@@ -33,6 +33,8 @@
 
 mod control;
 mod granted;
+mod simulated;
 
 pub use control::Control;
 pub use granted::Granted;
+pub use simulated::SimulatedMachine;

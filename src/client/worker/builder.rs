@@ -1,13 +1,14 @@
 //! What a worker is made of.
 
 use super::handle::Worker;
-use super::keeper::Keeper;
+use super::keeper::{Keeper, LivesOn};
 use super::owner::Owner;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::fence::DeclaredFence;
 use crate::net::{Coordinator, Endpoints};
 use crate::ownership::Ownership;
+use crate::testkit::SimulatedMachine;
 use ringfence_core::ids::{KeyspaceName, WorkerId};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -37,6 +38,7 @@ pub struct Builder {
     shutdown_limit: Option<Duration>,
     join_within: Duration,
     clock: Clock,
+    simulated: Option<SimulatedMachine>,
 }
 
 /// Says whether the process deserves to be renewed for.
@@ -68,6 +70,7 @@ impl Builder {
             shutdown_limit: Some(Duration::from_secs(25)),
             join_within: Duration::from_secs(10),
             clock: Clock::Machine,
+            simulated: None,
         }
     }
 
@@ -175,6 +178,12 @@ impl Builder {
         self
     }
 
+    /// Runs the worker in a simulation: see [`SimulatedMachine`].
+    pub fn simulated(mut self, machine: &SimulatedMachine) -> Builder {
+        self.simulated = Some(machine.clone());
+        self
+    }
+
     #[cfg(test)]
     pub(super) fn clock(mut self, clock: Clock) -> Builder {
         self.clock = clock;
@@ -191,9 +200,12 @@ impl Builder {
     /// holds the worker id: [`Error::identities`] has both addresses. [`ErrorKind::NotFound`] when a keyspace does not
     /// exist. Otherwise as any call to the coordinator.
     pub async fn join(self) -> Result<Worker, Error> {
-        let clock = self.clock.clone();
+        let (clock, lives_on) = match &self.simulated {
+            Some(machine) => (machine.clock(), LivesOn::Runtime),
+            None => (self.clock.clone(), LivesOn::Thread),
+        };
         let (profile, coordinator) = self.check()?;
-        Keeper::start(Arc::new(profile), coordinator, clock).await
+        Keeper::start(Arc::new(profile), coordinator, clock, lives_on).await
     }
 
     fn check(self) -> Result<(Profile, Coordinator), Error> {

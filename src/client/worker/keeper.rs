@@ -40,6 +40,15 @@ pub(super) struct Keeper {
     pub(super) wish: watch::Receiver<Wish>,
 }
 
+/// Where a keeper runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LivesOn {
+    /// On a thread of its own, which a busy executor does not hold up.
+    Thread,
+    /// On the runtime of the owners: in a simulation, where threads would not be deterministic.
+    Runtime,
+}
+
 /// Where owners say that they are ready.
 pub(super) struct ReadyDesk(mpsc::UnboundedSender<(Place, Epoch)>);
 
@@ -63,11 +72,12 @@ pub(super) struct Lost {
 }
 
 impl Keeper {
-    /// Joins, on a thread of its own; returns when the session is open.
+    /// Joins, on a thread of its own unless it is simulated; returns when the session is open.
     pub(super) async fn start(
         profile: Arc<Profile>,
         coordinator: Coordinator,
         clock: Clock,
+        lives_on: LivesOn,
     ) -> Result<Worker, Error> {
         let runtime = Handle::try_current().map_err(|_| {
             let message = "owners run on the tokio runtime in which a worker joins, and there is none here";
@@ -91,13 +101,10 @@ impl Keeper {
             desk: Arc::new(ReadyDesk(said)),
             wish: wishes,
         };
-        let thread = std::thread::Builder::new().name("ringfence".to_owned());
-        let spawned =
-            thread.spawn(move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-                Ok(runtime) => runtime.block_on(keeper.run(joined, &ended)),
-                Err(error) => drop(joined.send(Err(no_thread(&error)))),
-            });
-        spawned.map_err(|error| no_thread(&error))?;
+        match lives_on {
+            LivesOn::Thread => run_on_thread(keeper, joined, ended).map_err(|error| no_thread(&error))?,
+            LivesOn::Runtime => drop(tokio::spawn(async move { keeper.run(joined, &ended).await })),
+        }
         match answer.await {
             Ok(joined) => joined?,
             Err(_) => {
@@ -294,6 +301,19 @@ impl Keeper {
         }
         Err(Error::own(ErrorKind::NotReleased, message))
     }
+}
+
+fn run_on_thread(
+    keeper: Keeper,
+    joined: oneshot::Sender<Result<(), Error>>,
+    ended: watch::Sender<Ending>,
+) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("ringfence".to_owned());
+    let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(keeper.run(joined, &ended)),
+        Err(error) => drop(joined.send(Err(no_thread(&error)))),
+    };
+    thread.spawn(run).map(drop)
 }
 
 fn no_thread(error: &std::io::Error) -> Error {

@@ -46,9 +46,10 @@ pub(crate) use naming::name_cluster;
 pub(crate) use progress::Progress;
 pub(crate) use service::FormationService;
 
+use crate::files::{self, Files};
 use crate::identity::{Belonging, Identity, IdentityError, IdentityStore};
-use crate::raft::Dialer;
 use crate::settings::{Founders, Membership, Settings};
+use crate::surroundings::Surroundings;
 use peers::Peers;
 use ringfence_core::ids::{ClusterId, NodeId};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -99,6 +100,7 @@ struct Inner {
     node: NodeId,
     address: String,
     membership: Membership,
+    files: Arc<dyn Files>,
     identity: Mutex<IdentityStore>,
     belongs: watch::Sender<Option<Belonging>>,
     /// Raft has started, and answers.
@@ -113,7 +115,7 @@ impl Formation {
         settings: &Settings,
         address: String,
         identity: IdentityStore,
-        dialer: Arc<dyn Dialer>,
+        surroundings: &Surroundings,
     ) -> Formation {
         let belongs = watch::Sender::new(identity.identity().belongs.clone());
         let inner = Inner {
@@ -123,7 +125,8 @@ impl Formation {
             identity: Mutex::new(identity),
             belongs,
             open: watch::Sender::new(false),
-            peers: Peers::new(settings.node, settings.secret.clone(), dialer),
+            peers: Peers::new(settings.node, settings.secret.clone(), Arc::clone(&surroundings.dialer)),
+            files: Arc::clone(&surroundings.files),
             progress: Progress::default(),
         };
         Formation { inner: Arc::new(inner) }
@@ -181,7 +184,8 @@ impl Formation {
         change: impl FnOnce(&mut IdentityStore) -> Result<(), IdentityError> + Send + 'static,
     ) -> Result<(), IdentityError> {
         let inner = Arc::clone(&self.inner);
-        let changed = tokio::task::spawn_blocking(move || {
+        let files = Arc::clone(&inner.files);
+        let changed = files::away(&files, move |_| {
             change(&mut inner.identity.lock().unwrap_or_else(PoisonError::into_inner))
         });
         match changed.await {

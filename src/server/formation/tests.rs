@@ -1,9 +1,11 @@
 use crate::NodeError;
+use crate::files::SystemFiles;
 use crate::formation::FormationError;
 use crate::identity::{Belonging, IdentityStore, Member};
 use crate::testing::{Cluster, create, until};
 use ringfence_api::{ErrorKind, Failure, v1};
 use ringfence_core::ids::{ClusterId, NodeId};
+use std::sync::Arc;
 
 fn node(id: u64) -> NodeId {
     NodeId::new(id).unwrap()
@@ -12,8 +14,9 @@ fn node(id: u64) -> NodeId {
 /// What the directories of these nodes hold after a crash: the founder has named the cluster, and `adopted` have
 /// written it down.
 fn crashed_after_naming(cluster: &Cluster, adopted: &[u64]) {
-    let mut stores: Vec<IdentityStore> =
-        (1..=3).map(|id| IdentityStore::open(&cluster.dir(id), node(id)).unwrap()).collect();
+    let mut stores: Vec<IdentityStore> = (1..=3)
+        .map(|id| IdentityStore::open(Arc::new(SystemFiles), &cluster.dir(id), node(id)).unwrap())
+        .collect();
     let member = |store: &IdentityStore| Member {
         address: cluster.address(store.identity().node.get()).to_owned(),
         incarnation: Some(store.identity().incarnation),

@@ -1,10 +1,10 @@
 //! `node.json`: JSON, so that a person can read whose a directory is, with a format version and a checksum.
 
 use super::{Belonging, Identity, IdentityError, Incarnation, Member};
+use crate::files::{self, Files};
 use ringfence_core::ids::{ClusterId, NodeId};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The format written. A reader knows this one and all before it.
@@ -47,9 +47,9 @@ pub(super) fn path(dir: &Path) -> PathBuf {
 }
 
 /// Reads the file; `None` when there is none.
-pub(super) fn read(dir: &Path) -> Result<Option<Identity>, IdentityError> {
+pub(super) fn read(files: &dyn Files, dir: &Path) -> Result<Option<Identity>, IdentityError> {
     let path = path(dir);
-    let text = match fs::read(&path) {
+    let text = match files.read(&path) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(IdentityError::Io { path, source }),
@@ -68,7 +68,7 @@ pub(super) fn read(dir: &Path) -> Result<Option<Identity>, IdentityError> {
 }
 
 /// Replaces the file. It is durable when this returns.
-pub(super) fn write(dir: &Path, identity: &Identity) -> Result<(), IdentityError> {
+pub(super) fn write(files: &dyn Files, dir: &Path, identity: &Identity) -> Result<(), IdentityError> {
     let path = path(dir);
     let identity = IdentityV1::of(identity);
     let replace = || -> io::Result<()> {
@@ -76,12 +76,7 @@ pub(super) fn write(dir: &Path, identity: &Identity) -> Result<(), IdentityError
         let mut text = serde_json::to_vec_pretty(&sealed)?;
         text.push(b'\n');
         let tmp = dir.join(format!("{}.tmp", super::FILE));
-        let mut file = File::create(&tmp)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&tmp, &path)?;
-        // The rename is in the directory, and survives a power cut only when the directory was flushed.
-        File::open(dir)?.sync_all()
+        files::replace(files, &path, &tmp, &[&text])
     };
     replace().map_err(|source| IdentityError::Io { path: path.clone(), source })
 }

@@ -8,20 +8,23 @@
 //! It is not the membership: that is in the log. What it says of the members is who formed the cluster.
 
 mod file;
-mod lock;
 
 #[cfg(test)]
 mod tests;
 
+use crate::files::{Files, Held};
 use ringfence_core::ids::{ClusterId, NodeId};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The file, in a node's data directory.
 pub(crate) const FILE: &str = "node.json";
 /// The log beside it, by the name that Raft gives it.
 const LOG: &str = "log.redb";
+/// One process for each data directory.
+const LOCK: &str = "node.lock";
 
 /// The number of one life of a node's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,9 +184,12 @@ enum Place {
     /// Nowhere: the node forgets.
     Memory,
     Dir {
+        files: Arc<dyn Files>,
         dir: PathBuf,
-        /// Held until the node stops.
-        _lock: lock::Lock,
+        /// Held until the node stops. The log has a lock of its own, which is taken when the log is opened, after the node
+        /// has come to belong to a cluster: until then this one keeps two processes from becoming two nodes under one
+        /// identity.
+        _lock: Held,
     },
     /// The node has stopped; another process may have the directory.
     Closed,
@@ -202,12 +208,15 @@ impl IdentityStore {
     ///
     /// # Errors
     /// [`IdentityError`].
-    pub fn open(dir: &Path, node: NodeId) -> Result<IdentityStore, IdentityError> {
-        std::fs::create_dir_all(dir).map_err(|source| IdentityError::Io { path: dir.to_owned(), source })?;
-        let lock = lock::Lock::take(dir)?;
-        let log = dir.join(LOG).exists();
-        let place = Place::Dir { dir: dir.to_owned(), _lock: lock };
-        if let Some(identity) = file::read(dir)? {
+    pub fn open(files: Arc<dyn Files>, dir: &Path, node: NodeId) -> Result<IdentityStore, IdentityError> {
+        let failed = |path: &Path, source| IdentityError::Io { path: path.to_owned(), source };
+        files.create_dir_all(dir).map_err(|e| failed(dir, e))?;
+        let path = dir.join(LOCK);
+        let held = files.lock(&path).map_err(|e| failed(&path, e))?;
+        let lock = held.ok_or_else(|| IdentityError::Locked(dir.to_owned()))?;
+        let log = files.exists(&dir.join(LOG));
+        let place = Place::Dir { files: Arc::clone(&files), dir: dir.to_owned(), _lock: lock };
+        if let Some(identity) = file::read(files.as_ref(), dir)? {
             if identity.node != node {
                 return Err(IdentityError::OtherNode {
                     path: file::path(dir),
@@ -225,7 +234,7 @@ impl IdentityStore {
             return Err(IdentityError::Orphaned(dir.to_owned()));
         }
         let identity = fresh(node, dir)?;
-        file::write(dir, &identity)?;
+        file::write(files.as_ref(), dir, &identity)?;
         Ok(IdentityStore { identity, place })
     }
 
@@ -269,7 +278,7 @@ impl IdentityStore {
     fn become_durably(&mut self, identity: Identity) -> Result<(), IdentityError> {
         match &self.place {
             Place::Memory => {}
-            Place::Dir { dir, .. } => file::write(dir, &identity)?,
+            Place::Dir { files, dir, .. } => file::write(files.as_ref(), dir, &identity)?,
             Place::Closed => return Err(IdentityError::Closed(self.identity.node)),
         }
         self.identity = identity;

@@ -1,7 +1,12 @@
 use super::*;
+use crate::files::SystemFiles;
 
 fn node(number: u64) -> NodeId {
     NodeId::new(number).unwrap()
+}
+
+fn open(dir: &Path, number: u64) -> Result<IdentityStore, IdentityError> {
+    IdentityStore::open(Arc::new(SystemFiles), dir, node(number))
 }
 
 fn belonging(cluster: &str) -> Belonging {
@@ -19,7 +24,7 @@ fn belonging(cluster: &str) -> Belonging {
 #[test]
 fn an_identity_survives_restarts_and_belonging_is_for_life() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = IdentityStore::open(dir.path(), node(1)).unwrap();
+    let mut store = open(dir.path(), 1).unwrap();
     let first = store.identity().clone();
     assert_eq!(first.belongs, None);
     store.belong(belonging("c1")).unwrap();
@@ -28,7 +33,7 @@ fn an_identity_survives_restarts_and_belonging_is_for_life() {
     assert!(error.contains("n1 belongs to cluster c1") && error.contains("cluster c2"), "{error}");
     drop(store);
 
-    let again = IdentityStore::open(dir.path(), node(1)).unwrap();
+    let again = open(dir.path(), 1).unwrap();
     let expected = Identity { belongs: Some(belonging("c1")), ..first };
     assert_eq!(again.identity(), &expected);
 }
@@ -36,40 +41,40 @@ fn an_identity_survives_restarts_and_belonging_is_for_life() {
 #[test]
 fn f012_an_emptied_directory_has_another_incarnation() {
     let dir = tempfile::tempdir().unwrap();
-    let first = IdentityStore::open(dir.path(), node(1)).unwrap().identity().incarnation;
+    let first = open(dir.path(), 1).unwrap().identity().incarnation;
     std::fs::remove_file(dir.path().join("node.json")).unwrap();
-    assert_ne!(IdentityStore::open(dir.path(), node(1)).unwrap().identity().incarnation, first);
+    assert_ne!(open(dir.path(), 1).unwrap().identity().incarnation, first);
 }
 
 #[test]
 fn the_directory_of_another_node_is_refused_with_both_named() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = IdentityStore::open(dir.path(), node(1)).unwrap();
+    let mut store = open(dir.path(), 1).unwrap();
     store.belong(belonging("c1")).unwrap();
     drop(store);
-    let error = IdentityStore::open(dir.path(), node(2)).err().unwrap().to_string();
+    let error = open(dir.path(), 2).err().unwrap().to_string();
     assert!(error.contains("n1 (cluster c1)") && error.contains("this is n2"), "{error}");
 }
 
 #[test]
 fn one_process_at_a_time_has_a_directory() {
     let dir = tempfile::tempdir().unwrap();
-    let held = IdentityStore::open(dir.path(), node(1)).unwrap();
-    let error = IdentityStore::open(dir.path(), node(1)).err().unwrap();
+    let held = open(dir.path(), 1).unwrap();
+    let error = open(dir.path(), 1).err().unwrap();
     assert!(matches!(error, IdentityError::Locked(_)), "{error}");
     drop(held);
-    assert!(IdentityStore::open(dir.path(), node(1)).is_ok());
+    assert!(open(dir.path(), 1).is_ok());
 }
 
 #[test]
 fn what_is_damaged_or_unknown_is_refused_with_the_file_named_and_never_guessed() {
     let dir = tempfile::tempdir().unwrap();
-    drop(IdentityStore::open(dir.path(), node(1)).unwrap());
+    drop(open(dir.path(), 1).unwrap());
     let path = dir.path().join("node.json");
     let good = std::fs::read_to_string(&path).unwrap();
     let refuse = |text: &str| {
         std::fs::write(&path, text).unwrap();
-        IdentityStore::open(dir.path(), node(1)).err().unwrap().to_string()
+        open(dir.path(), 1).err().unwrap().to_string()
     };
     for (text, part) in [
         (String::new(), "damaged"),
@@ -82,25 +87,25 @@ fn what_is_damaged_or_unknown_is_refused_with_the_file_named_and_never_guessed()
         assert!(message.contains("node.json") && message.contains(part), "{message}");
     }
     std::fs::write(&path, &good).unwrap();
-    assert!(IdentityStore::open(dir.path(), node(1)).is_ok());
+    assert!(open(dir.path(), 1).is_ok());
 }
 
 #[test]
 fn a_log_without_an_identity_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("log.redb"), b"").unwrap();
-    let error = IdentityStore::open(dir.path(), node(1)).err().unwrap();
+    let error = open(dir.path(), 1).err().unwrap();
     assert!(matches!(error, IdentityError::Orphaned(_)), "{error}");
 }
 
 #[test]
 fn f012_an_identity_whose_log_is_gone_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = IdentityStore::open(dir.path(), node(1)).unwrap();
+    let mut store = open(dir.path(), 1).unwrap();
     store.log_made().unwrap();
     drop(store);
-    let error = IdentityStore::open(dir.path(), node(1)).err().unwrap();
+    let error = open(dir.path(), 1).err().unwrap();
     assert!(matches!(error, IdentityError::LogLost(_)), "{error}");
     std::fs::write(dir.path().join("log.redb"), b"").unwrap();
-    assert!(IdentityStore::open(dir.path(), node(1)).is_ok());
+    assert!(open(dir.path(), 1).is_ok());
 }

@@ -3,9 +3,11 @@
 use super::error::StartError;
 use super::log::{LogBackend, MemoryLog};
 use super::snapshot::{MemorySnapshots, SnapshotStore};
+use crate::files::Files;
 use ringfence_core::ids::{ClusterId, NodeId};
 use std::num::NonZeroU64;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The two stores of a node.
 pub struct Disk {
@@ -33,7 +35,12 @@ impl Disk {
     /// # Errors
     /// [`StartError::Locked`], [`StartError::NotOurs`], [`StartError::Corrupt`] and [`StartError::Io`], each with the
     /// file named.
-    pub fn open(dir: &Path, cluster: &ClusterId, node: NodeId) -> Result<Disk, StartError> {
-        super::dir::open(dir, cluster, node)
+    pub fn open(
+        files: &Arc<dyn Files>,
+        dir: &Path,
+        cluster: &ClusterId,
+        node: NodeId,
+    ) -> Result<Disk, StartError> {
+        super::dir::open(files, dir, cluster, node)
     }
 }

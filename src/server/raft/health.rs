@@ -1,8 +1,9 @@
 //! Whether this node can go on.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// What is known of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -20,6 +20,7 @@ pub(super) use store::LogStore;
 use bytes::Bytes;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Where the log is kept. It stores records; what they mean is not its business.
 pub trait LogBackend: Send + 'static {
@@ -44,6 +45,12 @@ pub trait LogBackend: Send + 'static {
     /// backend says no, since threads are not deterministic.
     fn blocks(&self) -> bool {
         true
+    }
+
+    /// How long the next commit takes, for a backend that does not block and yet is no faster than a disk: a simulator's.
+    /// `None`: no time at all.
+    fn takes(&self) -> Option<Duration> {
+        None
     }
 }
 

@@ -5,13 +5,15 @@
 //! its pages only after an unclean stop.
 
 use super::{LogBackend, LogOp, Stored};
-use crate::raft::dir::DirLock;
+use crate::files::{BlockFile, Files, Held, Opened};
 use crate::raft::error::{Damaged, StartError};
 use bytes::Bytes;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("entries");
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
@@ -27,8 +29,9 @@ const CACHE_BYTES: usize = 32 << 20;
 pub(in crate::raft) struct RedbLog {
     db: Database,
     path: PathBuf,
+    files: Arc<dyn Files>,
     // Behind the database: the lock must be the last to go.
-    _lock: DirLock,
+    _lock: Held,
 }
 
 /// Any error of the store, with its kind where it has one: a full disk should be called that.
@@ -43,14 +46,18 @@ fn of(error: impl Into<redb::Error>) -> io::Error {
 impl RedbLog {
     /// Makes the file, with this record as its identity. It appears complete or not at all: a power cut while a node is
     /// made must not leave one that is refused as damaged.
-    pub(in crate::raft) fn create(path: &Path, identity: &Bytes) -> Result<(), StartError> {
+    pub(in crate::raft) fn create(
+        files: &dyn Files,
+        path: &Path,
+        identity: &Bytes,
+    ) -> Result<(), StartError> {
         let at = |e: io::Error| StartError::of_file(path, e);
         let new = path.with_extension("new");
-        match std::fs::remove_file(&new) {
+        match files.remove(&new) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(e)),
             _ => {}
         }
-        let db = Self::check(&new).map_err(at)?;
+        let db = Self::check(files, &new).map_err(at)?;
         let made = (|| {
             let write = db.begin_write().map_err(of)?;
             {
@@ -62,26 +69,36 @@ impl RedbLog {
         })();
         made.map_err(at)?;
         drop(db);
-        std::fs::rename(&new, path).map_err(at)
+        files.rename(&new, path).map_err(at)
     }
 
     /// Opens the file. Returns the identity that it holds, too.
-    pub(in crate::raft) fn open(path: &Path, lock: DirLock) -> Result<(RedbLog, Bytes), StartError> {
+    pub(in crate::raft) fn open(
+        files: &Arc<dyn Files>,
+        path: &Path,
+        lock: Held,
+    ) -> Result<(RedbLog, Bytes), StartError> {
         // A damaged tree can make the store panic instead of returning an error; to an operator both are the same.
         let opened = catch_unwind(AssertUnwindSafe(|| {
-            let db = Self::check(path)?;
+            let db = Self::check(files.as_ref(), path)?;
             let identity =
                 Self::identity(&db)?.ok_or_else(|| Damaged::error(path, "it does not say whose it is"))?;
             Ok((db, identity))
         }));
         let opened = opened.unwrap_or_else(|_| Err(Damaged::error(path, "its structure is broken")));
         let (db, identity) = opened.map_err(|e| StartError::of_file(path, e))?;
-        Ok((RedbLog { db, path: path.to_path_buf(), _lock: lock }, identity))
+        Ok((RedbLog { db, path: path.to_path_buf(), files: Arc::clone(files), _lock: lock }, identity))
     }
 
-    fn check(path: &Path) -> io::Result<Database> {
-        let existed = path.exists();
-        let mut db = Database::builder().set_cache_size(CACHE_BYTES).create(path).map_err(|e| match e {
+    fn check(files: &dyn Files, path: &Path) -> io::Result<Database> {
+        let existed = files.exists(path);
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES);
+        let opened = match files.open(path)? {
+            Opened::System(path) => builder.create(path),
+            Opened::Given(file) => builder.create_with_backend(Backend(file)),
+        };
+        let mut db = opened.map_err(|e| match e {
             redb::DatabaseError::Storage(redb::StorageError::Io(e))
                 if e.kind() != io::ErrorKind::InvalidData =>
             {
@@ -162,5 +179,39 @@ impl LogBackend for RedbLog {
 
     fn place(&self) -> PathBuf {
         self.path.clone()
+    }
+
+    fn blocks(&self) -> bool {
+        self.files.blocks()
+    }
+
+    fn takes(&self) -> Option<Duration> {
+        Some(self.files.takes())
+    }
+}
+
+/// A file of a disk that is not the system's.
+#[derive(Debug)]
+struct Backend(Box<dyn BlockFile>);
+
+impl redb::StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
     }
 }

@@ -1,8 +1,8 @@
 //! The library's own suite on both backends, and what must hold when a disk fails or lies.
 
 use super::*;
+use crate::files::{Files, SystemFiles};
 use crate::raft::applier::Applier;
-use crate::raft::dir::DirLock;
 use crate::raft::error::StartError;
 use crate::raft::health::Health;
 use crate::raft::machine::{Machine, MachineError, Position};
@@ -58,12 +58,14 @@ impl StoreBuilder<Types, LogStore, Applier, tempfile::TempDir> for File {
 
 /// A file's log in a directory.
 fn open(dir: &Path) -> Result<RedbLog, StartError> {
-    let lock = DirLock::take(dir)?;
+    let files: Arc<dyn Files> = Arc::new(SystemFiles);
+    let lock = files.lock(&dir.join("LOCK")).expect("a lock file");
+    let lock = lock.ok_or_else(|| StartError::Locked(dir.to_path_buf()))?;
     let path = dir.join("log.redb");
     if !path.exists() {
-        RedbLog::create(&path, &Bytes::from_static(b"us"))?;
+        RedbLog::create(files.as_ref(), &path, &Bytes::from_static(b"us"))?;
     }
-    RedbLog::open(&path, lock).map(|(log, _)| log)
+    RedbLog::open(&files, &path, lock).map(|(log, _)| log)
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {

@@ -1,4 +1,4 @@
-//! The thread that makes writes durable.
+//! The thread that makes writes durable; a task where threads would not be deterministic.
 //!
 //! Rule: the first failed commit is the last one. What the disk holds after a failed fsync is not known (the kernel may
 //! drop the pages and call the next fsync a success), so everything that waits and everything that comes later is
@@ -23,28 +23,32 @@ pub(super) enum Message {
 /// Where writes go.
 #[derive(Clone)]
 pub(super) enum Writer {
-    /// To a thread that may block.
-    Thread(mpsc::Sender<Message>),
+    /// To a thread that may block, or a task that takes its time.
+    Queue(mpsc::Sender<Message>),
     /// To a backend that never blocks, at once.
     Inline(Arc<Mutex<Committer>>),
 }
 
 impl Writer {
     pub(super) fn start(backend: Box<dyn LogBackend>, health: Arc<Health>) -> io::Result<Writer> {
-        let blocks = backend.blocks();
-        let committer = Committer { backend: Some(backend), failed: None, health };
-        if !blocks {
+        let (blocks, takes_time) = (backend.blocks(), backend.takes().is_some());
+        let committer = Committer { backend: Some(backend), failed: None, idle: None, health };
+        if !blocks && !takes_time {
             return Ok(Writer::Inline(Arc::new(Mutex::new(committer))));
         }
         let (tx, rx) = mpsc::channel(limits::LOG_QUEUE);
-        std::thread::Builder::new().name("ringfence-log".to_string()).spawn(move || committer.run(rx))?;
-        Ok(Writer::Thread(tx))
+        if blocks {
+            std::thread::Builder::new().name("ringfence-log".to_string()).spawn(move || committer.run(rx))?;
+        } else {
+            tokio::spawn(committer.take_time(rx));
+        }
+        Ok(Writer::Queue(tx))
     }
 
     /// Queues a write. It waits while the queue is full, which is what slows proposers down to the speed of the disk.
     pub(super) async fn write(&self, op: LogOp, done: Option<Done>) -> io::Result<()> {
         match self {
-            Writer::Thread(tx) => tx.send(Message::Write(op, done)).await.map_err(|_| closed()),
+            Writer::Queue(tx) => tx.send(Message::Write(op, done)).await.map_err(|_| closed()),
             Writer::Inline(committer) => {
                 committer
                     .lock()
@@ -66,7 +70,7 @@ impl Writer {
     /// Commits what is queued, then closes the backend: its files are free when this returns.
     pub(super) async fn close(&self) {
         match self {
-            Writer::Thread(tx) => {
+            Writer::Queue(tx) => {
                 let (done, closed) = oneshot::channel();
                 if tx.send(Message::Close(done)).await.is_ok() {
                     // An error means that the thread is gone, and the backend with it.
@@ -88,38 +92,18 @@ fn closed() -> io::Error {
 pub(super) struct Committer {
     backend: Option<Box<dyn LogBackend>>,
     failed: Option<String>,
+    /// A commit point alone is not worth a commit: losing it only makes the next start slower.
+    idle: Option<LogOp>,
     health: Arc<Health>,
 }
 
 impl Committer {
     fn run(mut self, mut rx: mpsc::Receiver<Message>) {
-        // A commit point alone is not worth a commit: losing it only makes the next start slower.
-        let mut idle: Option<LogOp> = None;
         while let Some(first) = rx.blocking_recv() {
-            let (mut ops, mut done, mut close) = (Vec::new(), Vec::new(), None);
-            let mut next = Some(first);
-            while let Some(message) = next {
-                match message {
-                    Message::Write(op @ LogOp::Committed(_), None) => idle = Some(op),
-                    Message::Write(op, told) => {
-                        ops.push(op);
-                        done.extend(told);
-                    }
-                    Message::Close(told) => {
-                        close = Some(told);
-                        break;
-                    }
-                }
-                next = if ops.len() < limits::LOG_QUEUE { rx.try_recv().ok() } else { None };
-            }
-            if !ops.is_empty() || close.is_some() {
-                ops.extend(idle.take());
-            }
-            if !ops.is_empty() {
-                self.commit(ops, done);
-            }
-            if let Some(told) = close {
-                self.backend = None;
+            self.health.flush_began();
+            let closed = self.turn(first, &mut rx);
+            self.health.flush_ended();
+            if let Some(told) = closed {
                 drop(rx);
                 let _ = told.send(());
                 return;
@@ -127,25 +111,61 @@ impl Committer {
         }
     }
 
+    async fn take_time(mut self, mut rx: mpsc::Receiver<Message>) {
+        while let Some(first) = rx.recv().await {
+            self.health.flush_began();
+            tokio::time::sleep(self.backend.as_ref().and_then(|b| b.takes()).unwrap_or_default()).await;
+            let closed = self.turn(first, &mut rx);
+            self.health.flush_ended();
+            if let Some(told) = closed {
+                drop(rx);
+                let _ = told.send(());
+                return;
+            }
+        }
+    }
+
+    /// Commits one write and all that wait behind it, as one step. Returns whom to tell when the log is to close.
+    fn turn(&mut self, first: Message, rx: &mut mpsc::Receiver<Message>) -> Option<oneshot::Sender<()>> {
+        let (mut ops, mut done, mut close) = (Vec::new(), Vec::new(), None);
+        let mut next = Some(first);
+        while let Some(message) = next {
+            match message {
+                Message::Write(op @ LogOp::Committed(_), None) => self.idle = Some(op),
+                Message::Write(op, told) => {
+                    ops.push(op);
+                    done.extend(told);
+                }
+                Message::Close(told) => {
+                    close = Some(told);
+                    break;
+                }
+            }
+            next = if ops.len() < limits::LOG_QUEUE { rx.try_recv().ok() } else { None };
+        }
+        if !ops.is_empty() || close.is_some() {
+            ops.extend(self.idle.take());
+        }
+        if !ops.is_empty() {
+            self.commit(ops, done);
+        }
+        if close.is_some() {
+            self.backend = None;
+        }
+        close
+    }
+
     fn commit(&mut self, ops: Vec<LogOp>, done: Vec<Done>) {
         let result = match (&self.failed, &mut self.backend) {
             (Some(why), _) => Err(why.clone()),
             (None, None) => Err("the log is closed".to_string()),
-            (None, Some(backend)) => {
-                let blocks = backend.blocks();
-                if blocks {
-                    self.health.flush_began();
-                }
-                let result = backend.commit(&ops).map_err(|e| {
-                    let place = backend.place();
-                    let place = place.display();
-                    format!("{place} could not be written ({e}); free or replace the disk, then start the node again")
-                });
-                if blocks {
-                    self.health.flush_ended();
-                }
-                result
-            }
+            (None, Some(backend)) => backend.commit(&ops).map_err(|e| {
+                let place = backend.place();
+                let place = place.display();
+                format!(
+                    "{place} could not be written ({e}); free or replace the disk, then start the node again"
+                )
+            }),
         };
         if let Err(why) = &result
             && self.backend.is_some()

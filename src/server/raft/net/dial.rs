@@ -1,6 +1,7 @@
 //! How a node reaches another.
 
 use ringfence_core::ids::NodeId;
+use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 
@@ -12,6 +13,12 @@ pub trait Dialer: Send + Sync + 'static {
     /// # Errors
     /// [`DialError`] when the address cannot be one.
     fn dial(&self, node: NodeId, address: &str) -> Result<Channel, DialError>;
+}
+
+impl<D: Dialer + ?Sized> Dialer for Arc<D> {
+    fn dial(&self, node: NodeId, address: &str) -> Result<Channel, DialError> {
+        (**self).dial(node, address)
+    }
 }
 
 /// An address that cannot be dialled.

@@ -6,14 +6,15 @@
 //! reads the newest or nothing, because the log behind an older one may be gone.
 
 use super::{Snapshot, SnapshotStore};
+use crate::files::{self, Files};
 use crate::raft::error::Damaged;
 use crate::raft::limits;
 use crate::raft::machine::Position;
 use bytes::{Buf, Bytes};
 use ringfence_core::ids::{LogIndex, Term};
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"RFSNAP\r\n";
 const VERSION: u32 = 1;
@@ -23,20 +24,20 @@ const KEPT: usize = 2;
 
 /// A directory of snapshots.
 pub(in crate::raft) struct FileSnapshots {
+    files: Arc<dyn Files>,
     dir: PathBuf,
 }
 
 impl FileSnapshots {
     /// Opens the directory, or makes it. What an interrupted write left is removed.
-    pub(in crate::raft) fn open(dir: &Path) -> io::Result<FileSnapshots> {
-        fs::create_dir_all(dir)?;
-        for file in fs::read_dir(dir)? {
-            let path = file?.path();
+    pub(in crate::raft) fn open(files: Arc<dyn Files>, dir: &Path) -> io::Result<FileSnapshots> {
+        files.create_dir_all(dir)?;
+        for path in files.list(dir)? {
             if path.extension().is_some_and(|e| e == "tmp") {
-                fs::remove_file(path)?;
+                files.remove(&path)?;
             }
         }
-        Ok(FileSnapshots { dir: dir.to_path_buf() })
+        Ok(FileSnapshots { files, dir: dir.to_path_buf() })
     }
 
     /// True without a single snapshot.
@@ -47,8 +48,7 @@ impl FileSnapshots {
     /// All snapshots, oldest first.
     fn list(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let mut found = Vec::new();
-        for file in fs::read_dir(&self.dir)? {
-            let path = file?.path();
+        for path in self.files.list(&self.dir)? {
             let index = path.file_stem().and_then(|s| s.to_str()).and_then(|s| s.parse().ok());
             if let (Some(index), true) = (index, path.extension().is_some_and(|e| e == "snap")) {
                 found.push((index, path));
@@ -62,7 +62,7 @@ impl FileSnapshots {
 impl SnapshotStore for FileSnapshots {
     fn newest(&self) -> io::Result<Option<Snapshot>> {
         match self.list()?.pop() {
-            Some((index, path)) => read(&path, index).map(Some),
+            Some((index, path)) => read(self.files.as_ref(), &path, index).map(Some),
             None => Ok(None),
         }
     }
@@ -70,13 +70,11 @@ impl SnapshotStore for FileSnapshots {
     fn save(&self, snapshot: &Snapshot) -> io::Result<()> {
         let name = format!("{:020}", snapshot.at.index.get());
         let (tmp, path) = (self.dir.join(format!("{name}.tmp")), self.dir.join(format!("{name}.snap")));
-        write(&tmp, snapshot)?;
-        fs::rename(&tmp, &path)?;
-        File::open(&self.dir)?.sync_all()?;
+        write(self.files.as_ref(), &path, &tmp, snapshot)?;
         // Only now that the new one cannot be lost.
         let files = self.list()?;
         for (_, old) in files.iter().take(files.len().saturating_sub(KEPT)) {
-            fs::remove_file(old)?;
+            self.files.remove(old)?;
         }
         Ok(())
     }
@@ -84,9 +82,13 @@ impl SnapshotStore for FileSnapshots {
     fn place(&self) -> PathBuf {
         self.dir.clone()
     }
+
+    fn blocks(&self) -> bool {
+        self.files.blocks()
+    }
 }
 
-fn write(path: &Path, snapshot: &Snapshot) -> io::Result<()> {
+fn write(files: &dyn Files, path: &Path, tmp: &Path, snapshot: &Snapshot) -> io::Result<()> {
     let mut header = Vec::with_capacity(HEADER);
     header.extend_from_slice(MAGIC);
     header.extend_from_slice(&VERSION.to_le_bytes());
@@ -95,26 +97,20 @@ fn write(path: &Path, snapshot: &Snapshot) -> io::Result<()> {
     header.extend_from_slice(&(snapshot.membership.len() as u64).to_le_bytes());
     header.extend_from_slice(&(snapshot.data.len() as u64).to_le_bytes());
     let mut sum = crc32c::crc32c(&header);
-    let mut file = File::create(path)?;
-    file.write_all(&header)?;
     for part in [&snapshot.membership, &snapshot.data] {
         sum = crc32c::crc32c_append(sum, part);
-        file.write_all(part)?;
     }
-    file.write_all(&sum.to_le_bytes())?;
-    file.sync_all()
+    let parts = [&header[..], &snapshot.membership, &snapshot.data, &sum.to_le_bytes()];
+    files::replace(files, path, tmp, &parts)
 }
 
-fn read(path: &Path, index: u64) -> io::Result<Snapshot> {
+fn read(files: &dyn Files, path: &Path, index: u64) -> io::Result<Snapshot> {
     let wrong = |why: String| Damaged::error(path, why);
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
+    let length = files.len(path)?;
     if length < (HEADER + 4) as u64 || length > limits::SNAPSHOT_BYTES + (1 << 20) {
         return Err(wrong(format!("{length} bytes cannot be a snapshot")));
     }
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    let bytes = Bytes::from(bytes);
+    let bytes = Bytes::from(files.read(path)?);
     let body = bytes.slice(..bytes.len().saturating_sub(4));
     let mut header = body.clone();
     if header.len() < HEADER || header.split_to(8) != MAGIC[..] {
@@ -142,6 +138,8 @@ fn read(path: &Path, index: u64) -> io::Result<Snapshot> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::SystemFiles;
+    use std::fs;
 
     fn snapshot(index: u64, data: &'static [u8]) -> Snapshot {
         let at = Position { term: Term::new(3), index: LogIndex::new(index) };
@@ -151,7 +149,7 @@ mod tests {
     #[test]
     fn the_newest_is_read_back_and_two_are_kept() {
         let dir = tempfile::tempdir().expect("a directory");
-        let store = FileSnapshots::open(dir.path()).expect("opens");
+        let store = FileSnapshots::open(Arc::new(SystemFiles), dir.path()).expect("opens");
         assert_eq!(store.newest().expect("empty"), None);
         for index in [9, 10, 11] {
             store.save(&snapshot(index, b"state")).expect("saved");
@@ -163,7 +161,7 @@ mod tests {
     #[test]
     fn any_flipped_bit_or_cut_is_refused_with_the_file_named_and_the_older_one_is_not_used() {
         let dir = tempfile::tempdir().expect("a directory");
-        let store = FileSnapshots::open(dir.path()).expect("opens");
+        let store = FileSnapshots::open(Arc::new(SystemFiles), dir.path()).expect("opens");
         store.save(&snapshot(1, b"older")).expect("saved");
         store.save(&snapshot(2, b"newer")).expect("saved");
         let path = store.list().expect("listed").pop().expect("two").1;
@@ -185,7 +183,7 @@ mod tests {
     fn what_an_interrupted_write_left_is_removed() {
         let dir = tempfile::tempdir().expect("a directory");
         fs::write(dir.path().join("00000000000000000007.tmp"), b"half").expect("written");
-        let store = FileSnapshots::open(dir.path()).expect("opens");
+        let store = FileSnapshots::open(Arc::new(SystemFiles), dir.path()).expect("opens");
         assert_eq!(store.newest().expect("read"), None);
         assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 0);
     }

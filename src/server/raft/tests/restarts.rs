@@ -1,6 +1,6 @@
 //! What a node knows after a restart.
 
-use super::world::{Kept, World, node};
+use super::world::{Kept, World, node, system_files};
 use crate::raft::{Disk, RaftStatus, StartError};
 use ringfence_core::ids::ClusterId;
 use std::path::Path;
@@ -111,11 +111,14 @@ async fn a_directory_is_of_one_node_and_one_process() {
     assert!(matches!(error, StartError::Locked(_)), "{error}");
     world.kill(1).await;
     let cluster = ClusterId::new("test").unwrap();
-    let error = Disk::open(dir.path(), &cluster, node(2)).err().unwrap();
+    let error = Disk::open(&system_files(), dir.path(), &cluster, node(2)).err().unwrap();
     assert!(matches!(&error, StartError::NotOurs { .. }), "{error}");
     assert!(error.to_string().contains("node 1 of cluster test"), "{error}");
     let other = ClusterId::new("other").unwrap();
-    assert!(matches!(Disk::open(dir.path(), &other, node(1)), Err(StartError::NotOurs { .. })));
+    assert!(matches!(
+        Disk::open(&system_files(), dir.path(), &other, node(1)),
+        Err(StartError::NotOurs { .. })
+    ));
     world.start(1).await.unwrap();
 }
 

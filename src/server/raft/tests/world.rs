@@ -1,5 +1,6 @@
 //! A cluster in one process, whose links can be cut and whose nodes can be killed, wiped and started again.
 
+use crate::files::{Files, SystemFiles};
 use crate::raft::*;
 use bytes::Bytes;
 use ringfence_core::ids::{ClusterId, LogIndex, NodeId, Term};
@@ -16,6 +17,10 @@ use tonic::transport::server::TcpIncoming;
 
 /// Far beyond anything that works.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) fn system_files() -> Arc<dyn Files> {
+    Arc::new(SystemFiles)
+}
 
 /// What the test machine holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +85,7 @@ impl Kept {
     fn disk(&self, config: &RaftConfig) -> Result<Disk, StartError> {
         match self {
             Kept::Memory(log, snapshots, store) => Ok(Disk::new(log.clone(), snapshots.clone(), *store)),
-            Kept::Dir(dir) => Disk::open(dir, &config.cluster, config.node),
+            Kept::Dir(dir) => Disk::open(&system_files(), dir, &config.cluster, config.node),
         }
     }
 }
