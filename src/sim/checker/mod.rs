@@ -1,0 +1,67 @@
+//! Judges a history by what ringfence promises. It knows no product code beyond the ids, and asks nobody: what it says
+//! follows from the events alone.
+//!
+//! | rules | what | where |
+//! |---|---|---|
+//! | G2, I2, I3 | epochs grow, each is granted once and names one owner everywhere | [`epochs`] |
+//! | G3 | no two processes both own | [`claims`] |
+//! | G1, I1, I7, I8 | what a store takes | [`store`] |
+//! | G5, I4 | nothing acknowledged is lost, or hidden from the next owner | [`operations`], [`linear`] |
+//! | I9 | a tenure begins once and ends once | [`tenures`] |
+//! | G4, I6 | owners come back after the last fault, and then all is quiet | [`progress`] |
+//!
+//! I5, how long a handle is valid, is judged by G3: it shows when a handle outlives it. A history that cannot be judged, for
+//! instance because it ends before a bound that it is to be held against, is a violation and not a pass.
+
+mod claims;
+mod epochs;
+mod linear;
+mod operations;
+mod progress;
+mod store;
+mod tenures;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use crate::history::History;
+use ringfence_core::ids::{KeyspaceName, Scope};
+use std::collections::BTreeSet;
+
+pub use verdict::{Rule, Verdict, Violation};
+
+/// What a history is held against. The default holds everything that needs no number from the caller.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Holds G3. Switch it off for worlds in which clocks' rates differ by more than the drift bound.
+    pub leases: bool,
+    /// Keyspaces with `takeover = fence`: G3 is not promised there.
+    pub fence_takeover: BTreeSet<KeyspaceName>,
+    /// How long after the last fault each partition must have a live, ready owner, in microseconds. `None` does not ask.
+    pub progress_us: Option<u64>,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules { leases: true, fence_takeover: BTreeSet::new(), progress_us: None }
+    }
+}
+
+impl Rules {
+    fn exclusive(&self, scope: &Scope) -> bool {
+        self.leases
+            && !matches!(scope, Scope::Partition(keyspace, _) if self.fence_takeover.contains(keyspace))
+    }
+}
+
+/// Judges a history.
+pub fn check(history: &History, rules: &Rules) -> Verdict {
+    let mut verdict = Verdict::default();
+    epochs::check(history, &mut verdict);
+    claims::check(history, rules, &mut verdict);
+    store::check(history, &mut verdict);
+    operations::check(history, &mut verdict);
+    tenures::check(history, &mut verdict);
+    progress::check(history, rules, &mut verdict);
+    verdict
+}
