@@ -3,12 +3,12 @@
 //!
 //! | rules | what | where |
 //! |---|---|---|
-//! | G2, I2, I3 | epochs grow, each is granted once and names one owner everywhere | [`epochs`] |
-//! | G3 | no two processes both own | [`claims`] |
-//! | G1, I1, I7, I8 | what a store takes | [`store`] |
-//! | G5, I4 | nothing acknowledged is lost, or hidden from the next owner | [`operations`], [`linear`] |
-//! | I9 | a tenure begins once and ends once | [`tenures`] |
-//! | G4, I6 | owners come back after the last fault, and then all is quiet | [`progress`] |
+//! | G2, I2, I3 | epochs grow, each is granted once and names one owner everywhere | `epochs` |
+//! | G3 | no two processes both own | `claims` |
+//! | G1, I1, I7, I8 | what a store takes | `store` |
+//! | G5, I4 | nothing acknowledged is lost, or hidden from the next owner | `operations`, `linear` |
+//! | I9 | a tenure begins once and ends once | `tenures` |
+//! | G4, I6 | owners come back after the last fault, and then all is quiet | `progress` |
 //!
 //! I5, how long a handle is valid, is judged by G3: it shows when a handle outlives it. A history that cannot be judged, for
 //! instance because it ends before a bound that it is to be held against, is a violation and not a pass.
