@@ -68,8 +68,8 @@ impl RaftConfig {
             max_in_snapshot_log_to_keep: self.compaction.keep,
             purge_batch_size: 64,
             replication_lag_threshold: self.compaction.entries.saturating_add(self.compaction.keep),
-            // The whole snapshot, sent and installed; tens of MB over a slow link take seconds, and a timeout below
-            // the real time would start over for ever.
+            // Counted anew with each piece that leaves: a bound on the whole that is below the real time would start over
+            // for ever.
             install_snapshot_timeout: ms(self.timings.install_snapshot),
             snapshot_max_chunk_size: limits::SNAPSHOT_CHUNK_BYTES as u64,
             max_payload_entries: limits::APPEND_ENTRIES as u64,
@@ -100,7 +100,7 @@ pub struct Timings {
     /// The lease, and the most that a node waits when it is out. The distance to `election_min` keeps two nodes from
     /// standing at once.
     pub election_max: Duration,
-    /// How long sending and installing one snapshot may take.
+    /// How long a snapshot on its way may stand still: between two pieces, and from the last of them to its installation.
     pub install_snapshot: Duration,
 }
 

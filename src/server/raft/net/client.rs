@@ -44,7 +44,18 @@ pub(in crate::raft) struct PeersConfig {
 /// Makes clients, on connections that outlive them.
 pub(in crate::raft) struct Peers {
     config: PeersConfig,
-    channels: HashMap<(u64, bool), (String, Channel)>,
+    channels: HashMap<(u64, Purpose), (String, Channel)>,
+}
+
+/// What a connection to a peer is for: none of these must wait behind the next, or be taken for dead because of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Purpose {
+    /// Heartbeats and votes.
+    Urgent,
+    /// The log.
+    Bulk,
+    /// Whole snapshots.
+    Snapshots,
 }
 
 impl Peers {
@@ -52,31 +63,35 @@ impl Peers {
         Peers { config, channels: HashMap::new() }
     }
 
-    /// Two connections to a peer: one for what must never wait behind a megabyte of log (heartbeats, votes), one for the
-    /// rest.
-    fn channel(&mut self, target: u64, address: &str, urgent: bool) -> Result<Channel, String> {
-        if let Some((known, channel)) = self.channels.get(&(target, urgent))
+    fn channel(&mut self, target: u64, address: &str, purpose: Purpose) -> Result<Channel, String> {
+        if let Some((known, channel)) = self.channels.get(&(target, purpose))
             && known == address
         {
             return Ok(channel.clone());
         }
         let node = NodeId::new(target).map_err(|e| e.to_string())?;
-        let channel = self.config.dialer.dial(node, address).map_err(|e| e.to_string())?;
-        self.channels.insert((target, urgent), (address.to_string(), channel.clone()));
+        let dialer = &self.config.dialer;
+        let channel = match purpose {
+            Purpose::Urgent | Purpose::Bulk => dialer.dial(node, address),
+            Purpose::Snapshots => dialer.dial_for_snapshots(node, address),
+        };
+        let channel = channel.map_err(|e| e.to_string())?;
+        self.channels.insert((target, purpose), (address.to_string(), channel.clone()));
         Ok(channel)
     }
 
     fn client(&mut self, target: u64, peer: &Peer, heartbeats: bool) -> Client {
-        let mut connect = |urgent| {
-            self.channel(target, &peer.address, urgent).map(|channel| {
+        let mut connect = |purpose| {
+            self.channel(target, &peer.address, purpose).map(|channel| {
                 RaftClient::new(channel)
                     .max_decoding_message_size(limits::MESSAGE_BYTES)
                     .max_encoding_message_size(limits::MESSAGE_BYTES)
             })
         };
         Client {
-            urgent: connect(true),
-            bulk: connect(false),
+            urgent: connect(Purpose::Urgent),
+            bulk: connect(Purpose::Bulk),
+            snapshots: connect(Purpose::Snapshots),
             target,
             heartbeats,
             config: self.config.clone(),
@@ -100,6 +115,7 @@ impl RaftNetworkFactory<Types> for Peers {
 pub(in crate::raft) struct Client {
     urgent: Result<RaftClient<Channel>, String>,
     bulk: Result<RaftClient<Channel>, String>,
+    snapshots: Result<RaftClient<Channel>, String>,
     target: u64,
     heartbeats: bool,
     config: PeersConfig,
@@ -332,15 +348,26 @@ impl NetSnapshot<Types> for Client {
         option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
         let chunks = snapshot::chunks(self.envelope(), &vote, &snapshot).map_err(network)?;
-        let request = self.config.identity.request(stream::iter(chunks));
-        let mut client = self.bulk()?;
+        let progress = Arc::new(Notify::new());
+        let moved = Arc::clone(&progress);
+        let chunks = stream::iter(chunks).inspect(move |_| moved.notify_one());
+        let request = self.config.identity.request(chunks);
+        let mut client = self.snapshots.clone().map_err(|e| unreachable(&e))?;
+        let answer = client.install_snapshot(request);
+        // However large it is and however slow the link: it is given up only when it stands still.
+        let patience = option.hard_ttl();
+        let standstill = async {
+            while tokio::time::timeout(patience, progress.notified()).await.is_ok() {}
+            network(format!("a snapshot on its way has not moved for {patience:?}"))
+        };
         tokio::select! {
             biased;
             closed = cancel => Err(closed.into()),
-            response = within(option.hard_ttl(), async { client.install_snapshot(request).await }) => {
-                let vote = wire::vote_in(response?.into_inner().vote).map_err(network)?;
-                Ok(SnapshotResponse::new(vote))
+            answer = answer => {
+                let response = answer.map_err(|status| failed(&status))?.into_inner();
+                Ok(SnapshotResponse::new(wire::vote_in(response.vote).map_err(network)?))
             }
+            error = standstill => Err(error.into()),
         }
     }
 }

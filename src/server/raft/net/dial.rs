@@ -13,11 +13,24 @@ pub trait Dialer: Send + Sync + 'static {
     /// # Errors
     /// [`DialError`] when the address cannot be one.
     fn dial(&self, node: NodeId, address: &str) -> Result<Channel, DialError>;
+
+    /// The same for a connection that carries snapshots. A ping waits there behind megabytes on a slow link, and a
+    /// connection that is given up for that sends the snapshot from its beginning.
+    ///
+    /// # Errors
+    /// [`DialError`] when the address cannot be one.
+    fn dial_for_snapshots(&self, node: NodeId, address: &str) -> Result<Channel, DialError> {
+        self.dial(node, address)
+    }
 }
 
 impl<D: Dialer + ?Sized> Dialer for Arc<D> {
     fn dial(&self, node: NodeId, address: &str) -> Result<Channel, DialError> {
         (**self).dial(node, address)
+    }
+
+    fn dial_for_snapshots(&self, node: NodeId, address: &str) -> Result<Channel, DialError> {
+        (**self).dial_for_snapshots(node, address)
     }
 }
 
@@ -35,6 +48,10 @@ impl DialError {
         DialError { address: address.chars().take(100).collect(), why: why.to_string() }
     }
 }
+
+/// How long a ping may stay unanswered on a connection for snapshots: what may be in flight, 4 MiB, takes that long at
+/// 200 kB/s.
+const SNAPSHOT_KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Connections over TCP.
 #[derive(Clone, Copy, Debug)]
@@ -85,5 +102,9 @@ impl TcpDialer {
 impl Dialer for TcpDialer {
     fn dial(&self, _node: NodeId, address: &str) -> Result<Channel, DialError> {
         Ok(self.endpoint(address)?.connect_lazy())
+    }
+
+    fn dial_for_snapshots(&self, node: NodeId, address: &str) -> Result<Channel, DialError> {
+        TcpDialer { keepalive_timeout: SNAPSHOT_KEEPALIVE_TIMEOUT, ..*self }.dial(node, address)
     }
 }

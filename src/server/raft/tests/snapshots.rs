@@ -59,6 +59,41 @@ async fn f019_a_snapshot_of_many_messages_arrives() {
     world.converge().await;
 }
 
+/// It takes many elections' time, other snapshots replace it meanwhile, and the log behind it goes. It is sent once all the
+/// same, and not from its beginning again and again.
+#[tokio::test]
+async fn f019_a_snapshot_over_a_slow_link_arrives_while_the_log_is_compacted() {
+    let mut world = World::new(2).await;
+    world.settings = Box::new(|config| config.compaction.entries = 50);
+    world.start(1).await.unwrap();
+    world.initialize(1, &[1]).await;
+    let (_, leader) = world.leader().await;
+    for _ in 0..60 {
+        leader.propose(vec![3; 32 << 10]).await.unwrap();
+    }
+    leader.until("there is a snapshot", |s| s.snapshot.is_some()).await;
+    leader.raft.inner().raft.trigger().purge_log(50).await.unwrap();
+    leader.until("what came before is gone", |s| s.purged.is_some()).await;
+    // Two megabytes at one a second.
+    world.slow(2, 1_000);
+    let learner = world.start(2).await.unwrap();
+    let adding = tokio::spawn({
+        let (raft, address) = (leader.raft.clone(), world.address(2));
+        async move { raft.add_member(node(2), address, super::world::PATIENCE).await }
+    });
+    let first = leader.raft.status().borrow().snapshot;
+    while !adding.is_finished() {
+        leader.propose("meanwhile").await.unwrap();
+        // Fewer in the time of the transfer than are kept behind a snapshot.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    adding.await.unwrap().unwrap();
+    assert!(leader.raft.status().borrow().snapshot > first, "others were taken meanwhile");
+    world.converge().await;
+    let restored = learner.log.0.lock().unwrap().restored;
+    assert_eq!(restored, 1, "snapshots were sent");
+}
+
 #[tokio::test]
 async fn f084_the_log_is_bounded_by_entries_bytes_and_time() {
     // By entries.

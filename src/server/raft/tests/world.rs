@@ -10,6 +10,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tonic::transport::Channel;
@@ -94,10 +95,12 @@ impl Kept {
 /// outgoing connection's by then.
 type Listens = watch::Sender<Option<SocketAddr>>;
 
-/// One directed link: a proxy that can be cut.
+/// One directed link: a proxy that can be cut, or slow.
 struct Link {
     proxy: SocketAddr,
     cut: watch::Sender<bool>,
+    /// How many bytes a connection that is made now carries in a millisecond; 0: as many as it can.
+    rate: watch::Sender<usize>,
 }
 
 impl Link {
@@ -105,20 +108,32 @@ impl Link {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = listener.local_addr().unwrap();
         let cut = watch::Sender::new(false);
-        let is_cut = cut.subscribe();
+        let rate = watch::Sender::new(0);
+        let (is_cut, its_rate) = (cut.subscribe(), rate.subscribe());
         let target = target.subscribe();
         tokio::spawn(async move {
             while let Ok((mut inbound, _)) = listener.accept().await {
                 // A node that does not run refuses the connection.
                 let Some(target) = *target.borrow() else { continue };
                 let mut is_cut = is_cut.clone();
+                let rate = *its_rate.borrow();
                 tokio::spawn(async move {
                     let pass = async {
                         let mut outbound = TcpStream::connect(target).await?;
                         // Or every answer waits 40 ms for Nagle and the delayed acknowledgement.
                         inbound.set_nodelay(true)?;
                         outbound.set_nodelay(true)?;
-                        tokio::io::copy_bidirectional(&mut inbound, &mut outbound).await
+                        if rate == 0 {
+                            return tokio::io::copy_bidirectional(&mut inbound, &mut outbound)
+                                .await
+                                .map(drop);
+                        }
+                        let (mut from, mut back_to) = inbound.split();
+                        let (mut back, mut to) = outbound.split();
+                        tokio::select! {
+                            done = slowly(&mut from, &mut to, rate) => done,
+                            done = tokio::io::copy(&mut back, &mut back_to) => done.map(drop),
+                        }
                     };
                     tokio::select! {
                         _ = is_cut.wait_for(|cut| *cut) => {}
@@ -127,7 +142,23 @@ impl Link {
                 });
             }
         });
-        Link { proxy, cut }
+        Link { proxy, cut, rate }
+    }
+}
+
+async fn slowly(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    rate: usize,
+) -> std::io::Result<()> {
+    let mut bytes = vec![0; 16 << 10];
+    loop {
+        let count = from.read(&mut bytes).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_micros((count * 1_000 / rate) as u64)).await;
+        to.write_all(&bytes[..count]).await?;
     }
 }
 
@@ -137,13 +168,20 @@ struct Linked {
     links: Arc<BTreeMap<(u64, u64), Link>>,
 }
 
+impl Linked {
+    fn through(&self, node: NodeId, address: &str) -> String {
+        let link = self.links.get(&(self.from, node.get()));
+        link.map_or_else(|| address.to_string(), |link| link.proxy.to_string())
+    }
+}
+
 impl Dialer for Linked {
     fn dial(&self, node: NodeId, address: &str) -> Result<Channel, DialError> {
-        let address = match self.links.get(&(self.from, node.get())) {
-            Some(link) => link.proxy.to_string(),
-            None => address.to_string(),
-        };
-        TcpDialer::default().dial(node, &address)
+        TcpDialer::default().dial(node, &self.through(node, address))
+    }
+
+    fn dial_for_snapshots(&self, node: NodeId, address: &str) -> Result<Channel, DialError> {
+        TcpDialer::default().dial_for_snapshots(node, &self.through(node, address))
     }
 }
 
@@ -266,6 +304,20 @@ impl World {
     pub(super) fn isolate(&self, id: u64, cut: bool) {
         for (_, link) in self.links.iter().filter(|((from, to), _)| *from == id || *to == id) {
             link.cut.send_replace(cut);
+        }
+    }
+
+    /// Cuts the links between two nodes, both ways, or mends them.
+    pub(super) fn part(&self, a: u64, b: u64, cut: bool) {
+        for ends in [(a, b), (b, a)] {
+            self.links[&ends].cut.send_replace(cut);
+        }
+    }
+
+    /// What connections to a node that are made from now on carry in a millisecond.
+    pub(super) fn slow(&self, to: u64, bytes: usize) {
+        for (_, link) in self.links.iter().filter(|((_, end), _)| *end == to) {
+            link.rate.send_replace(bytes);
         }
     }
 
