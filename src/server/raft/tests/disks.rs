@@ -87,7 +87,8 @@ async fn f041_a_leader_on_a_full_disk_steps_down_and_says_why() {
 }
 
 #[tokio::test]
-async fn f041_a_leader_whose_disk_hangs_is_sick_and_hands_over() {
+async fn f041_f074_a_leader_whose_disk_hangs_is_sick_and_hands_over_and_its_late_write_counts_once_or_never()
+{
     let (world, moods) = world_of_moods().await;
     world.propose(5).await;
     let (sick, leader) = world.leader().await;
@@ -104,6 +105,9 @@ async fn f041_a_leader_whose_disk_hangs_is_sick_and_hands_over() {
 
     moods[sick as usize - 1].set(Mood::Well);
     leader.until("it is well again", |s| s.sick.is_none() && s.stopped.is_none()).await;
-    let _ = hanging.await;
+    let outcome = hanging.await.unwrap();
     world.converge().await;
+    let values = leader.log.0.lock().unwrap().values.clone();
+    let there = values.iter().filter(|value| value.as_slice() == b"on a hanging disk").count();
+    assert!(there <= 1 && (outcome.is_err() || there == 1), "{there} times, after {outcome:?}");
 }

@@ -141,6 +141,37 @@ async fn f071_a_transfer_to_a_dead_node_leaves_a_cluster_that_elects() {
     now.propose("still writable").await.unwrap();
 }
 
+/// The leader reaches one follower only, the fifth node nobody. Three nodes that reach each other are a majority; one of them
+/// hears the leader all the time.
+#[tokio::test]
+async fn f060_a_leader_without_a_quorum_does_not_keep_a_connected_majority_from_electing() {
+    let mut world = World::cluster(5).await;
+    world.propose(3).await;
+    world.converge().await;
+    let (old, leader) = world.leader().await;
+    let before = leader.raft.confirm().await.unwrap().term;
+    let others: Vec<u64> = (1..=5).filter(|id| *id != old).collect();
+    let fifth = others[3];
+    for cut in &others[1..] {
+        world.part(old, *cut, true);
+    }
+    world.isolate(fifth, true);
+    let mut away = [old, fifth].map(|id| (id, world.nodes.remove(&id).unwrap()));
+
+    let (_, new) = world.leader().await;
+    let (at, _) = new.propose("by the connected majority").await.unwrap();
+    assert!(at.term > before);
+    leader.raft.confirm().await.expect_err("its word counts for nothing");
+    world.isolate(fifth, false);
+    world.isolate(old, false);
+    for (id, running) in &mut away {
+        world.nodes.insert(*id, running.clone());
+    }
+    world.converge().await;
+    let leads = world.nodes.values().filter(|running| running.raft.status().borrow().leads()).count();
+    assert_eq!(leads, 1);
+}
+
 #[tokio::test]
 async fn an_entry_of_an_unknown_format_stops_the_node_and_says_why() {
     let world = World::cluster(1).await;

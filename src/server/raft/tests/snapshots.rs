@@ -94,6 +94,49 @@ async fn f019_a_snapshot_over_a_slow_link_arrives_while_the_log_is_compacted() {
     assert_eq!(restored, 1, "snapshots were sent");
 }
 
+/// A leader that is cut off has begun to remove a member. Nothing of that is left when a snapshot brings it up to date.
+#[tokio::test]
+async fn f067_a_snapshot_brings_its_membership_with_it() {
+    let mut world = World::new(3).await;
+    world.settings = Box::new(|config| {
+        config.compaction.entries = 40;
+        config.compaction.keep = 5;
+        config.request_timeout = Duration::from_secs(1);
+    });
+    world.start_all().await;
+    world.propose(10).await;
+    world.converge().await;
+    let (old, alone) = world.leader().await;
+    world.nodes.remove(&old);
+    world.isolate(old, true);
+    let other = *world.nodes.keys().next().unwrap();
+    alone.raft.remove_member(node(other)).await.expect_err("nobody agrees to it");
+    let uncommitted = alone.raft.status().borrow().last_log.unwrap();
+
+    let (_, leader) = world.leader().await;
+    for i in 0..200 {
+        leader.propose(format!("missed {i}")).await.unwrap();
+    }
+    leader.until("what it needs is compacted", |s| s.purged > Some(uncommitted)).await;
+    world.isolate(old, false);
+    world.nodes.insert(old, alone.clone());
+    world.converge().await;
+    assert_eq!(alone.log.0.lock().unwrap().restored, 1, "it came by a snapshot");
+    alone
+        .until("all three vote, by its word too", |s| {
+            s.members.len() == 3 && s.members.values().all(|member| member.voter)
+        })
+        .await;
+
+    // It leads with the votes of that membership: with either of the others.
+    for absent in (1..=3).filter(|id| *id != old) {
+        world.kill(absent).await;
+        world.propose(1).await;
+        world.start(absent).await.unwrap();
+        world.converge().await;
+    }
+}
+
 #[tokio::test]
 async fn f084_the_log_is_bounded_by_entries_bytes_and_time() {
     // By entries.
