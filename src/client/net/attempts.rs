@@ -79,6 +79,10 @@ pub(super) enum Failed {
     GaveUp(GaveUp),
 }
 
+/// A deadline that never comes. The clock has an end, and a caller who wants none may ask for the longest duration there
+/// is.
+const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+
 /// One call's way through the cluster.
 pub(super) struct Attempts {
     call: Call,
@@ -100,7 +104,7 @@ impl Attempts {
     pub(super) fn new(call: Call, now: Instant) -> Attempts {
         Attempts {
             call,
-            deadline: now + call.within,
+            deadline: now + call.within.min(FOR_EVER),
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
             patience: call.patience,
             asked: Vec::new(),
@@ -289,6 +293,16 @@ mod tests {
             "no coordinator answered within 10s; nothing was done, check the endpoints and that they run \
              (http://a:1: Connection refused (os error 111))"
         );
+    }
+
+    #[test]
+    fn f096_a_deadline_beyond_the_end_of_the_clock_is_one_that_never_comes() {
+        let now = Instant::now();
+        for within in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
+            let mut attempts = Attempts::new(Call::new(Route::Leader, Effect::Read).within(within), now);
+            assert!(matches!(attempts.failed(&a(), silent(), now), Next::Elsewhere));
+            assert!(attempts.round_over(now).is_ok());
+        }
     }
 
     #[test]

@@ -174,7 +174,8 @@ impl<'k> Life<'k> {
                 tracing::info!(session = %self.session.id, owned = self.held.len(), "leaving");
                 let limit = self.keeper.profile.shutdown_limit;
                 let since = tokio::time::Instant::now();
-                self.stage = Stage::Leaving { since, deadline: limit.map(|limit| since + limit) };
+                self.stage =
+                    Stage::Leaving { since, deadline: limit.and_then(|limit| since.checked_add(limit)) };
                 // First of all, or what is given back would be granted to this worker again.
                 self.outbox.withdraw();
                 self.keeper.tasks.revoke_all();

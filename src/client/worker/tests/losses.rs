@@ -411,13 +411,16 @@ async fn f003_a_shutdown_is_bounded_when_the_coordinator_is_gone() {
 
 #[tokio::test]
 async fn f003_a_shutdown_without_a_limit_ends_when_there_was_never_a_lease() {
-    let fake = Fake::start(TTL).await;
-    fake.world().answering = false;
-    let worker = worker(&fake).shutdown_limit(None).own("orders", polite().0).join().await.unwrap();
-    fake.until("attached", |world| world.attached == 1).await;
-    fake.stop();
-    let error = timeout(PATIENCE, worker.leave()).await.expect("it ends").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotReleased);
+    // A limit beyond the end of the clock is none.
+    for limit in [None, Some(Duration::MAX)] {
+        let fake = Fake::start(TTL).await;
+        fake.world().answering = false;
+        let worker = worker(&fake).shutdown_limit(limit).own("orders", polite().0).join().await.unwrap();
+        fake.until("attached", |world| world.attached == 1).await;
+        fake.stop();
+        let error = timeout(PATIENCE, worker.leave()).await.expect("it ends").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotReleased);
+    }
 }
 
 #[tokio::test]
