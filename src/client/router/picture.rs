@@ -100,12 +100,17 @@ impl Picture {
         for name in &message.deleted_keyspaces {
             draft.keyspaces.remove(name.as_str());
         }
+        let count = |view: &KeyspaceView| u64::from(view.count().get());
+        let mut total: u64 = draft.keyspaces().map(count).sum();
         for (place, keyspace) in message.keyspaces.into_iter().enumerate() {
+            let name = keyspace.name.clone();
+            total -= draft.keyspace(&name).map_or(0, count);
             self.add_keyspace(draft, keyspace).map_err(|e| Error::malformed(e.at("keyspaces", place)))?;
-        }
-        let total: u64 = draft.keyspaces().map(|keyspace| u64::from(keyspace.count().get())).sum();
-        if draft.keyspaces.len() > MAX_KEYSPACES || total > MAX_TOTAL_PARTITIONS {
-            return Err(Error::malformed("more keyspaces or partitions than a cluster can have"));
+            total += draft.keyspace(&name).map_or(0, count);
+            // After each: a few bytes name a million partitions, and a message is long.
+            if draft.keyspaces.len() > MAX_KEYSPACES || total > MAX_TOTAL_PARTITIONS {
+                return Err(Error::malformed("more keyspaces or partitions than a cluster can have"));
+            }
         }
         for (place, entry) in message.partitions.into_iter().enumerate() {
             self.add_entry(draft, entry).map_err(|e| Error::malformed(e.at("partitions", place)))?;
@@ -196,6 +201,7 @@ impl Holders {
 mod tests {
     use super::*;
     use ringfence_core::ids::{Epoch, PartitionId};
+    use ringfence_core::placement::MAX_PARTITIONS;
 
     fn entry(partition: u32, epoch: u64, session: u64) -> v1::MapEntry {
         let owner =
@@ -324,6 +330,19 @@ mod tests {
         assert_eq!(show(&view), ["0:-", "3:w2"]);
         let gone = WatchResponse { deleted_keyspaces: vec!["orders".to_owned()], ..change(7, vec![]) };
         assert!(picture.take(gone).unwrap().unwrap().keyspace("orders").is_none());
+    }
+
+    /// A keyspace costs the most partitions in a few bytes, and a message has room for very many such keyspaces.
+    #[test]
+    fn f096_more_partitions_than_a_cluster_can_have_are_refused_before_they_are_made() {
+        let bound = u32::try_from(MAX_TOTAL_PARTITIONS).unwrap();
+        let each = MAX_PARTITIONS;
+        let many = (0..=bound / each).map(|n| keyspace(&format!("k{n}"), each)).collect::<Vec<_>>();
+        // The last one makes no sense, and is never looked at.
+        let last = keyspace("", 0);
+        let message = WatchResponse { keyspaces: [many, vec![last]].concat(), ..full(5, vec![]) };
+        let error = picture().take(message).unwrap_err().to_string();
+        assert!(error.contains("more keyspaces or partitions"), "{error}");
     }
 
     #[test]
