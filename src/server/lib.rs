@@ -20,6 +20,7 @@
 //! | `admin` | the service for operators |
 //! | [`refusal`] | what a refusal of the state means to a client |
 //! | `readiness` | whether the node is worth sending calls to |
+//! | `text` | foreign text, made fit to show |
 //! | `late` | the place of a service that comes later |
 //! | [`clock`] | the coordinator's clock |
 
@@ -43,6 +44,7 @@ pub mod settings;
 mod surroundings;
 #[cfg(test)]
 mod testing;
+mod text;
 pub mod workers;
 
 pub use coordinator::{Coordinator, Launch};

@@ -2,6 +2,7 @@
 
 use super::{Belonging, Identity, IdentityError, Incarnation, Member};
 use crate::files::{self, Files};
+use crate::text::plain;
 use ringfence_core::ids::{ClusterId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -54,7 +55,7 @@ pub(super) fn read(files: &dyn Files, dir: &Path) -> Result<Option<Identity>, Id
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(IdentityError::Io { path, source }),
     };
-    let damaged = |why: String| IdentityError::Damaged { path: path.clone(), why };
+    let damaged = |why: String| IdentityError::Damaged { path: path.clone(), why: plain(&why) };
     let any: AnyFormat = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
     if any.format != FORMAT {
         return Err(IdentityError::Format { path, found: any.format, known: FORMAT });

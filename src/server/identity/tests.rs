@@ -91,6 +91,15 @@ fn what_is_damaged_or_unknown_is_refused_with_the_file_named_and_never_guessed()
 }
 
 #[test]
+fn f021_what_a_damaged_file_has_in_it_is_not_painted_on_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "{\"format\": 1, \"crc32c\": 1, \"identity\": {\"\u{9b}2J\u{202e}\": 1}}";
+    std::fs::write(dir.path().join("node.json"), text).unwrap();
+    let message = open(dir.path(), 1).err().unwrap().to_string();
+    assert!(message.contains("\\u{9b}2J\\u{202e}"), "{message}");
+}
+
+#[test]
 fn a_log_without_an_identity_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("log.redb"), b"").unwrap();

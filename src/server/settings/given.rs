@@ -1,6 +1,7 @@
 //! Settings as they were given: each or none.
 
 use super::error::SettingsError;
+use crate::text::plain;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +58,7 @@ impl Given {
     pub fn read(path: &Path) -> Result<Given, SettingsError> {
         let wrong = |why: String| SettingsError::File { path: path.to_owned(), why };
         let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
-        toml::from_str(&text).map_err(|e| wrong(e.to_string().trim_end().to_owned()))
+        toml::from_str(&text).map_err(|e| wrong(plain(&e.to_string())))
     }
 
     /// These settings, and `below` for what they leave open.

@@ -159,6 +159,21 @@ fn what_was_given_first_wins_and_the_file_knows_no_other_keys() {
 }
 
 #[test]
+fn f021_what_a_file_has_in_it_is_not_painted_on_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("node.toml");
+    let refuse = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        Given::read(&file).unwrap_err().to_string()
+    };
+    let message = refuse("node = 1\nlisten \u{1b}[2J\u{202e}\n");
+    assert!(message.contains("line 2") && message.contains("\\u{1b}[2J\\u{202e}"), "{message}");
+    assert!(message.chars().all(|c| c == '\n' || !c.is_control()), "{message:?}");
+    let message = refuse(&format!("node {}\n", "x".repeat(1 << 20)));
+    assert!(message.contains("line 1") && message.len() < 2_000, "{} bytes", message.len());
+}
+
+#[test]
 fn the_short_ways_stay_on_the_loopback_interface() {
     assert!(Settings::in_memory().listening("127.0.0.1:7600").is_ok());
     let refused = Settings::in_memory().listening("0.0.0.0:7600").expect_err("refused").to_string();
