@@ -3,29 +3,38 @@
 //! Messages end up in logs and on terminals, and parts of them come from the other side of the wire. A control
 //! character in such a part could forge a log line or paint on the terminal, and a long one could fill both.
 
-/// The longest message that is shown, in bytes before escaping. A status travels in a header, and headers are bounded.
+/// The longest message that is shown, in bytes, with what is escaped in it. A status travels in a header, and headers are
+/// bounded.
 pub(crate) const MAX_SHOWN_BYTES: usize = 1_024;
 
-/// The text with control characters escaped, cut to [`MAX_SHOWN_BYTES`].
+const DOTS: &str = "...";
+
+/// The text with control characters escaped, cut to [`MAX_SHOWN_BYTES`]. What was shown once is shown again as it is: a
+/// message passes through several hands, and each makes sure.
 pub(crate) fn shown(text: &str) -> String {
-    let kept = cut(text, MAX_SHOWN_BYTES);
-    let mut out = String::with_capacity(kept.len());
-    for c in kept.chars() {
-        if hidden(c) { out.extend(escape(c)) } else { out.push(c) }
-    }
-    if kept.len() < text.len() {
-        out.push_str("...");
-    }
-    out
+    shown_within(text, MAX_SHOWN_BYTES)
 }
 
-/// The longest beginning of the text that fits into so many bytes.
-pub(crate) fn cut(text: &str, bytes: usize) -> &str {
-    let mut end = text.len().min(bytes);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+/// The same, cut to so many bytes.
+pub(crate) fn shown_within(text: &str, bytes: usize) -> String {
+    let mut out = String::with_capacity(text.len().min(bytes));
+    // Where dots still fit in.
+    let mut end = 0;
+    for c in text.chars() {
+        if hidden(c) {
+            out.extend(escape(c));
+        } else {
+            out.push(c);
+        }
+        if out.len() > bytes {
+            out.truncate(end);
+            return out + DOTS;
+        }
+        if out.len() + DOTS.len() <= bytes {
+            end = out.len();
+        }
     }
-    &text[..end]
+    out
 }
 
 /// Control characters, and those that reorder or hide the text around them.
@@ -52,10 +61,23 @@ mod tests {
     }
 
     #[test]
-    fn f021_text_is_cut_between_characters() {
-        let long = "ä".repeat(MAX_SHOWN_BYTES);
-        let text = shown(&long);
-        assert!(text.ends_with("ä...") && text.len() <= MAX_SHOWN_BYTES + 3, "{}", text.len());
-        assert_eq!(cut("äö", 3), "ä");
+    fn f021_text_is_cut_between_characters_and_with_its_escapes_counted() {
+        for long in ["ä", "\u{1b}", "\n", "\u{202e}x", "plain "].map(|part| part.repeat(MAX_SHOWN_BYTES)) {
+            let text = shown(&long);
+            assert!(text.ends_with("...") && text.len() <= MAX_SHOWN_BYTES, "{} bytes: {text}", text.len());
+            assert!(text.len() > MAX_SHOWN_BYTES - 12, "{} bytes: {text}", text.len());
+        }
+        assert_eq!(shown_within("äöü\nx", 9), "äöü\\nx");
+        assert_eq!(shown_within("äöü\nxy", 9), "äöü...");
+    }
+
+    #[test]
+    fn f021_what_was_shown_is_shown_again_as_it_is() {
+        for length in 0..40 {
+            for part in ["x", "ä", "\n", "\u{1b}[2J"] {
+                let once = shown_within(&part.repeat(length), 31);
+                assert_eq!(shown_within(&once, 31), once);
+            }
+        }
     }
 }

@@ -18,7 +18,7 @@ pub use kind::ErrorKind;
 
 use crate::PROTOCOL;
 use crate::convert::{InvalidField, NodeAddress, Owner, SessionEnd};
-use crate::text::{cut, shown};
+use crate::text::{shown, shown_within};
 use crate::v1;
 use prost::Message as _;
 use ringfence_core::ids::{ClusterId, Epoch, SessionId};
@@ -104,8 +104,8 @@ impl Failure {
             named(claimant)
         );
         Failure::new(ErrorKind::DuplicateIdentity, message).with(Detail::Identity {
-            holder: cut(holder, MAX_ADDRESS_BYTES).to_owned(),
-            claimant: cut(claimant, MAX_ADDRESS_BYTES).to_owned(),
+            holder: shown_within(holder, MAX_ADDRESS_BYTES),
+            claimant: shown_within(claimant, MAX_ADDRESS_BYTES),
         })
     }
 
@@ -264,8 +264,8 @@ fn detail_of(kind: ErrorKind, wire: v1::ErrorDetail) -> Option<Detail> {
         ErrorKind::NotLeader => NodeAddress::try_from(wire.leader?).ok().map(Detail::Leader),
         ErrorKind::SessionEnded => Some(Detail::Ended(wire.ended().into())),
         ErrorKind::DuplicateIdentity => Some(Detail::Identity {
-            holder: shown(cut(&wire.holder_address, MAX_ADDRESS_BYTES)),
-            claimant: shown(cut(&wire.claimant_address, MAX_ADDRESS_BYTES)),
+            holder: shown_within(&wire.holder_address, MAX_ADDRESS_BYTES),
+            claimant: shown_within(&wire.claimant_address, MAX_ADDRESS_BYTES),
         }),
         ErrorKind::StaleEpoch => Some(Detail::Epoch {
             current: Epoch::new(wire.epoch).ok(),
