@@ -60,6 +60,8 @@ pub mod admin;
 mod clock;
 mod error;
 mod fork;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod net;
 pub mod ownership;
 pub mod router;

@@ -30,6 +30,8 @@ pub mod context;
 pub mod coordinator;
 pub mod files;
 mod formation;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod identity;
 mod late;
 pub mod leader;

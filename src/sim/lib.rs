@@ -4,4 +4,5 @@
 //! fences are the shipped ones, run on a simulated network, disk and clock.
 
 pub mod checker;
+pub mod fuzz;
 pub mod history;

@@ -28,6 +28,7 @@
 //! | `follow` | the task that keeps the stream |
 
 mod follow;
+pub(crate) mod fuzzing;
 mod handle;
 mod owner;
 mod picture;

@@ -21,6 +21,7 @@
 //! The owners' tasks, and the raising of fences, run on the runtime in which [`Builder::join`] was called.
 
 mod builder;
+pub(crate) mod fuzzing;
 mod handle;
 mod host;
 mod keeper;

@@ -30,6 +30,7 @@
 
 mod adding;
 mod founding;
+pub(crate) mod fuzzing;
 mod naming;
 mod peers;
 mod progress;

@@ -30,6 +30,7 @@ mod config;
 mod dir;
 mod disk;
 mod error;
+pub(crate) mod fuzzing;
 mod health;
 pub mod limits;
 mod log;

@@ -17,3 +17,4 @@ pub(super) use envelope::{Identity, Stores};
 pub use secret::ClusterSecret;
 pub use service::RaftService;
 pub(super) use service::{Contact, ServiceParts};
+pub(super) use snapshot::Assembly;

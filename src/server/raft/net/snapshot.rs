@@ -35,7 +35,7 @@ pub(super) fn chunks(
 
 /// Puts a snapshot together again.
 #[derive(Debug)]
-pub(super) struct Assembly {
+pub(in crate::raft) struct Assembly {
     vote: Vote,
     meta: Meta,
     length: usize,
@@ -45,7 +45,7 @@ pub(super) struct Assembly {
 
 impl Assembly {
     /// Begins with the header, whose envelope has been checked.
-    pub(super) fn begin(header: v1::RaftSnapshotHeader) -> Result<Assembly, WireError> {
+    pub(in crate::raft) fn begin(header: v1::RaftSnapshotHeader) -> Result<Assembly, WireError> {
         if header.length > limits::SNAPSHOT_BYTES {
             let limit = limits::SNAPSHOT_BYTES;
             return Err(WireError::Bad(
@@ -69,7 +69,7 @@ impl Assembly {
     }
 
     /// Takes the next chunk.
-    pub(super) fn push(&mut self, chunk: &Bytes) -> Result<(), WireError> {
+    pub(in crate::raft) fn push(&mut self, chunk: &Bytes) -> Result<(), WireError> {
         if self.data.len() + chunk.len() > self.length {
             return Err(WireError::Bad("data", "the chunks are longer than the header says".to_string()));
         }
@@ -78,7 +78,7 @@ impl Assembly {
     }
 
     /// The vote of the sender and the whole snapshot.
-    pub(super) fn finish(self) -> Result<(Vote, LibrarySnapshot), WireError> {
+    pub(in crate::raft) fn finish(self) -> Result<(Vote, LibrarySnapshot), WireError> {
         if self.data.len() != self.length || crc32c::crc32c(&self.data) != self.crc32c {
             return Err(WireError::Bad("data", "the chunks are not what the header says".to_string()));
         }

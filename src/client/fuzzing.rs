@@ -1,0 +1,4 @@
+//! For the fuzzer of this repository, and no part of the library: it may change at any time.
+
+pub use crate::router::fuzzing::watch;
+pub use crate::worker::fuzzing::attach;
