@@ -17,6 +17,7 @@
 pub mod ids;
 pub mod lead;
 pub mod lease;
+mod mutants;
 pub mod placement;
 pub mod state;
 pub mod time;

@@ -6,6 +6,7 @@
 
 use crate::{FenceError, Fenced, FencingToken};
 use ringfence_core::ids::{ClusterId, Epoch, SessionId};
+use ringfence_core::mutant;
 use std::cmp::Ordering;
 
 /// How far a fence can be raised at once: 2^48.
@@ -46,7 +47,11 @@ impl HighWater {
     /// [`FenceError::OtherSession`] at it, from another session; [`FenceError::Implausible`] more than [`MAX_JUMP`] above.
     pub fn check(row: Option<HighWater>, token: &FencingToken) -> Result<HighWater, FenceError> {
         match row {
+            Some(seen) if mutant!("fence-by-equality") && token.epoch() != seen.epoch => {
+                Err(Fenced::new(token.clone(), seen.epoch).into())
+            }
             Some(seen) => seen.advance(token, MAX_JUMP),
+            None if mutant!("fence-open-until-raised") => Ok(HighWater::new(token.epoch(), token.session())),
             // Accepting here would let a stale owner in after anything that loses rows, and it would be the first.
             None => Err(FenceError::NotRaised { token: token.clone() }),
         }
@@ -70,9 +75,12 @@ impl HighWater {
 
     fn advance(self, token: &FencingToken, max_jump: u64) -> Result<HighWater, FenceError> {
         match token.epoch().cmp(&self.epoch) {
+            Ordering::Less if mutant!("fence-off") => Ok(self),
             Ordering::Less => Err(Fenced::new(token.clone(), self.epoch).into()),
             Ordering::Equal => match (self.session, token.session()) {
-                (Some(holder), Some(presented)) if holder != presented => {
+                (Some(holder), Some(presented))
+                    if holder != presented && !mutant!("fence-of-any-session") =>
+                {
                     Err(FenceError::OtherSession { token: token.clone(), holder })
                 }
                 (bound, presented) => Ok(HighWater::new(self.epoch, bound.or(presented))),
@@ -91,6 +99,7 @@ fn raise_within(
     max_jump: u64,
 ) -> Result<HighWater, FenceError> {
     match row {
+        Some(_) if mutant!("fence-last-raise-wins") => Ok(HighWater::new(token.epoch(), token.session())),
         Some(seen) => seen.advance(token, max_jump),
         None => {
             plausible(None, token, max_jump)?;
@@ -101,7 +110,7 @@ fn raise_within(
 
 fn plausible(from: Option<Epoch>, token: &FencingToken, max_jump: u64) -> Result<(), FenceError> {
     // Called for a higher epoch only, so the difference cannot wrap.
-    if token.epoch().get() - from.map_or(0, Epoch::get) > max_jump {
+    if token.epoch().get() - from.map_or(0, Epoch::get) > max_jump && !mutant!("fence-jumps-anywhere") {
         return Err(FenceError::Implausible { scope: token.scope().clone(), from, to: token.epoch() });
     }
     Ok(())
@@ -112,7 +121,7 @@ fn plausible(from: Option<Epoch>, token: &FencingToken, max_jump: u64) -> Result
 /// # Errors
 /// [`FenceError::WrongCluster`] with both names.
 pub fn same_cluster(bound: &ClusterId, token: &FencingToken) -> Result<(), FenceError> {
-    if token.cluster() == bound {
+    if token.cluster() == bound || mutant!("fence-of-any-cluster") {
         Ok(())
     } else {
         Err(FenceError::WrongCluster { presented: token.cluster().clone(), bound: bound.clone() })

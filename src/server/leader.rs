@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use ringfence_api::Failure;
 use ringfence_core::ids::Term;
 use ringfence_core::lead::{Leadership, Settings};
+use ringfence_core::mutant;
 use ringfence_core::state::{Command, Refusal};
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
@@ -48,7 +49,7 @@ pub async fn run(context: Context, settings: Settings, stop: CancellationToken) 
 fn lead(context: &Context, settings: Settings, status: &crate::raft::RaftStatus) -> Option<Term> {
     let now = context.clock.now();
     let local = &mut *context.replica.lock();
-    if !status.leads() {
+    if !status.leads() && !mutant!("lessor-kept-across-terms") {
         if local.leadership.is_some() {
             tracing::info!(term = status.term.get(), "no longer the leader");
         }
@@ -59,10 +60,14 @@ fn lead(context: &Context, settings: Settings, status: &crate::raft::RaftStatus)
         if led.term() == status.term {
             return Some(status.term);
         }
+        if mutant!("lessor-kept-across-terms") {
+            return Some(led.term());
+        }
         local.step_down();
     }
     // By the term of the entry, not by its index: an index may hold another leader's entry.
-    if local.at.is_none_or(|at| at.term != status.term) {
+    let of_this_term = local.at.is_some_and(|at| at.term == status.term);
+    if !of_this_term && !mutant!("lessor-before-own-entry") {
         return None;
     }
     local.leadership = Some(Leadership::new(status.term, now, &local.state, settings));

@@ -10,6 +10,7 @@ use crate::raft::{Machine, MachineError, Position};
 use ringfence_api::state::{decode_entry, decode_state, encode_state};
 use ringfence_core::ids::{LogIndex, PartitionKey, SessionId, Term};
 use ringfence_core::lead::Leadership;
+use ringfence_core::mutant;
 use ringfence_core::state::{Applied, Event, Outcome, State};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -96,7 +97,7 @@ pub struct Recent {
 impl Recent {
     /// The changes after `since`; `None` when some of them are not remembered any more.
     pub fn since(&self, since: LogIndex) -> Option<impl Iterator<Item = &Change>> {
-        if self.gone.is_some_and(|gone| since < gone) {
+        if self.gone.is_some_and(|gone| since < gone) && !mutant!("watch-resumes-with-a-gap") {
             return None;
         }
         let first = self.changes.partition_point(|change| change.at <= since);
@@ -161,11 +162,12 @@ impl Machine for ReplicaMachine {
     fn apply(&mut self, at: Position, payload: Option<&[u8]>) -> Result<Applied, MachineError> {
         let entry = payload.map(decode_entry).transpose();
         let entry = entry.map_err(|e| MachineError::new(format!("log entry {}: {e}", at.index)))?;
+        let early = mutant!("drain-clock-before-lock").then(|| self.replica.inner.clock.now());
         let applied = {
             let local = &mut *self.replica.lock();
             // Read under the lock: a drain whose clock began before it applied could end before a lease that was
             // acknowledged in between, without word of the drain.
-            let now = self.replica.inner.clock.now();
+            let now = early.unwrap_or_else(|| self.replica.inner.clock.now());
             let applied = match &entry {
                 Some(entry) => local.state.apply(at.index, entry),
                 None => {
@@ -206,7 +208,8 @@ impl Local {
     fn note(&mut self, at: Position, events: &[Event], now: ringfence_core::time::Instant) {
         let led = self.leadership.is_some();
         // An entry of a later term: whatever this node led is over.
-        self.leadership = self.leadership.take().filter(|led| led.term() >= at.term);
+        let kept = mutant!("lessor-kept-across-terms");
+        self.leadership = self.leadership.take().filter(|led| led.term() >= at.term || kept);
         if let Some(leadership) = &mut self.leadership {
             leadership.observe(events, now, &self.state);
         }

@@ -95,6 +95,7 @@ fn the_core_is_pure() {
         "async fn",
         "std::fs",
         "std::net",
+        "std::env",
         "rand::",
     ];
     for file in sources(&root.join("src/core")) {

@@ -10,4 +10,5 @@ mod cluster;
 mod examples;
 mod harness;
 mod house;
+mod mutants;
 mod processes;

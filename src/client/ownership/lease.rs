@@ -4,6 +4,7 @@
 
 use crate::clock::Clock;
 use crate::fork::Birth;
+use ringfence_core::mutant;
 use ringfence_core::time::Instant;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,10 +50,10 @@ impl SessionLease {
     /// as old as `now` or younger, and what is younger only holds longer.
     #[inline]
     pub(super) fn holds(&self, now: Instant, by_fence: bool) -> bool {
-        let now = now.as_nanos();
+        let now = if mutant!("flag-instead-of-clock") { NOT_YET } else { now.as_nanos() };
         now < self.until.load(Ordering::Acquire)
             && (!by_fence || now < self.grace_until.load(Ordering::Acquire))
-            && !self.birth.is_elsewhere()
+            && (!self.birth.is_elsewhere() || mutant!("forked-child-owns"))
     }
 
     /// The same with a reason. Whoever finds the lease at its end makes that final: an acknowledgement that is being
@@ -94,7 +95,7 @@ impl SessionLease {
         let Some(until) = until.map(Instant::as_nanos) else { return Ok(()) };
         let mut now = self.until.load(Ordering::Acquire);
         loop {
-            if now == OVER {
+            if now == OVER && !mutant!("refusal-taken-back") {
                 return Err(LeaseOver);
             }
             if now >= until {

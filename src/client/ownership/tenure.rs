@@ -4,6 +4,7 @@ use super::lease::{Look, SessionLease};
 use super::{NotOwner, Why};
 use crate::fence::FencingToken;
 use ringfence_core::ids::{KeyspaceName, PartitionId, SessionId};
+use ringfence_core::mutant;
 use ringfence_core::time::Instant;
 use std::fmt;
 use std::sync::Arc;
@@ -134,6 +135,9 @@ impl Tenure {
 
     /// Valid until then at most. A later moment than one given before changes nothing.
     pub(crate) fn bound(&self, until: Instant) {
+        if mutant!("drain-bound-not-checked") {
+            return;
+        }
         self.until.fetch_min(until.as_nanos(), Ordering::AcqRel);
     }
 

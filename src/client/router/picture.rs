@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind};
 use ringfence_api::convert::{self, InvalidField, MapEntry, Phase, checked, partition_count};
 use ringfence_api::v1::{self, WatchResponse};
 use ringfence_core::ids::{ClusterId, EpochFloor, KeyspaceName, Revision, SessionId};
+use ringfence_core::mutant;
 use ringfence_core::state::{MAX_KEYSPACES, MAX_TOTAL_PARTITIONS};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -60,7 +61,7 @@ impl Picture {
         let more = message.more;
         let mut draft = self.begin(&message)?;
         self.add(&mut draft, message)?;
-        if more {
+        if more && !mutant!("router-shows-half-a-picture") {
             self.draft = Some(draft);
             return Ok(None);
         }
@@ -77,7 +78,8 @@ impl Picture {
             return Err(Error::own(ErrorKind::WrongCluster, message));
         }
         let same_lineage = *message.lineage == *self.last.lineage;
-        if same_lineage && message.revision < self.last.revision.get() {
+        let older = same_lineage && message.revision < self.last.revision.get();
+        if older && !mutant!("router-revision-goes-back") {
             let (now, before) = (message.revision, self.last.revision);
             return Err(Error::malformed(format_args!("revision {now} follows {before}")));
         }
@@ -157,7 +159,7 @@ impl Picture {
         let slot =
             slot.ok_or_else(|| InvalidField::new("partition", "the keyspace does not have so many"))?;
         let epoch = entry.epoch.map_or(EpochFloor::NONE, EpochFloor::of);
-        if epoch < slot.epoch {
+        if epoch < slot.epoch && !mutant!("router-epoch-goes-back") {
             // Nobody is the owner under an epoch that was overtaken. A restored cluster may speak of one until it has
             // granted the partition again.
             if slot.holder.is_none() {

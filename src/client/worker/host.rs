@@ -7,6 +7,7 @@
 use super::builder::Health;
 use crate::clock::Clock;
 use futures_util::FutureExt;
+use ringfence_core::mutant;
 use ringfence_core::time::Instant;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -73,9 +74,9 @@ impl Host {
         let silent = now.since(self.last_seen());
         let why = if self.gone {
             Some("the runtime was shut down")
-        } else if silent > ttl / 2 {
+        } else if silent > ttl / 2 && !mutant!("wedged-worker-renews") {
             Some("the runtime has not run the SDK's probe for half a ttl: something blocks its threads")
-        } else if !self.is_healthy() {
+        } else if !self.is_healthy() && !mutant!("ill-worker-renews") {
             Some("the application's health check says no")
         } else {
             None

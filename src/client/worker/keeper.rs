@@ -14,6 +14,7 @@ use crate::net::{Backoff, Call, Coordinator, Effect, Route, worker};
 use crate::ownership::{Desk, Tenure, Why};
 use ringfence_api::v1::LeaveRequest;
 use ringfence_core::ids::{ClusterId, Epoch};
+use ringfence_core::mutant;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -230,7 +231,8 @@ impl Keeper {
             Err(error) => return Some(Err(error)),
         };
         while self.serves() {
-            let joining = join(&self.profile, &self.coordinator, &key, Some(cluster), false);
+            let replace = mutant!("rejoin-replaces");
+            let joining = join(&self.profile, &self.coordinator, &key, Some(cluster), replace);
             let error = match self.while_wanted(joining).await? {
                 Ok(session) => return Some(Ok(session)),
                 Err(error) => error,

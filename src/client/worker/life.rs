@@ -17,6 +17,7 @@ use crate::ownership::{Grant, Phase, SessionLease, Tenure, Why};
 use ringfence_api::v1::attach_response::Message;
 use ringfence_core::ids::Epoch;
 use ringfence_core::lease::lessee::{Event, Lessee, Loss};
+use ringfence_core::mutant;
 use ringfence_core::state::Takeover;
 use ringfence_core::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -237,8 +238,12 @@ impl<'k> Life<'k> {
         let Some(holding) = self.held.get(place) else { return };
         tracing::debug!(token = %holding.tenure.token().short(), "revoked");
         holding.tenure.enter(Phase::Revoked);
+        if mutant!("revoke-seen-by-a-push") {
+            let epoch = holding.tenure.token().epoch();
+            self.outbox.push(Item { place: place.clone(), epoch, what: What::RevokeSeen });
+        }
         // Nothing of it runs: there is nothing to wait for.
-        if self.waiting.remove(place) {
+        if self.waiting.remove(place) || mutant!("released-before-its-task-ends") {
             self.give_back(place, What::Released);
         }
     }
@@ -283,7 +288,8 @@ impl<'k> Life<'k> {
             let Some(holding) = self.held.get(&place) else { continue };
             let epoch = holding.tenure.token().epoch();
             let valid = self.lessee.valid_until(&place, epoch).is_some_and(|until| now < until);
-            let earlier = self.keeper.tasks.epoch_of(&place);
+            let valid = valid || mutant!("starts-without-a-lease");
+            let earlier = self.keeper.tasks.epoch_of(&place).filter(|_| !mutant!("two-tasks-at-once"));
             let owner = self.keeper.profile.owners.get(&place.keyspace);
             match (owner, earlier) {
                 (None, _) => {
@@ -429,7 +435,7 @@ impl<'k> Life<'k> {
             How::Failed(error) if tenure.phase() != Phase::Ended => {
                 tracing::error!(token, error, "the owner's task failed");
             }
-            How::Dropped => {
+            How::Dropped if !mutant!("dropped-task-released") => {
                 tracing::error!(
                     token,
                     "the owner's task was dropped with its runtime; it is left to the lease"

@@ -7,6 +7,7 @@ use super::owner::Owner;
 use super::wire::Place;
 use crate::ownership::{Ownership, Phase, Tenure, Why};
 use ringfence_core::ids::{Epoch, SessionId};
+use ringfence_core::mutant;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Handle;
@@ -83,7 +84,13 @@ impl Tasks {
         let task = async move {
             // Every fence before anything is read.
             own.enter(Phase::Fencing);
-            owner.raise(own.token()).await?;
+            if mutant!("raise-after-read") {
+                own.enter(Phase::Loading);
+                return futures_util::try_join!(owner.run(ownership), owner.raise(own.token())).map(drop);
+            }
+            if !mutant!("read-before-raise") {
+                owner.raise(own.token()).await?;
+            }
             own.enter(Phase::Loading);
             owner.run(ownership).await
         };

@@ -1,6 +1,7 @@
 //! One keyspace as the planner sees it: which workers may be given something, and where every partition stands.
 
 use crate::ids::{EpochFloor, KeyspaceId, PartitionKey, SessionId, WorkerId};
+use crate::mutant;
 use crate::placement::{Candidate, Spot, Standing, WorkerIx};
 use crate::state::{Drain, Keyspace, Partition, Phase, Session, State};
 use crate::time::Instant;
@@ -56,7 +57,7 @@ impl<'a> Picture<'a> {
     /// How many more moves the budget allows. A move is in flight until its new owner is ready.
     pub(super) fn room_for_moves(&self) -> usize {
         let in_flight = |partition: &&Partition| match partition.phase() {
-            Phase::Draining(_) | Phase::Owned { ready: false, .. } => true,
+            Phase::Draining(_) | Phase::Owned { ready: false, .. } => !mutant!("budget-blind-to-moves"),
             Phase::Owned { ready: true, .. } | Phase::Vacant | Phase::Cooling(_) => false,
         };
         let budget = self.keyspace.policy().max_moves_in_flight() as usize;
@@ -110,6 +111,9 @@ impl<'a> Picture<'a> {
                     Some(by) => Spot::fixed(*by),
                     None => Spot::HELD,
                 },
+                Phase::Draining(drain) if mutant!("plan-blind-to-moves") => {
+                    by_id.get(&drain.session).map_or(Spot::HELD, |by| Spot::owned(*by))
+                }
                 Phase::Draining(drain) => match (target(drain, &by_name), by_id.get(&drain.session)) {
                     (Some(to), _) => Spot::in_flight(to),
                     (None, Some(by)) => Spot::fixed(*by),

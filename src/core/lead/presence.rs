@@ -8,6 +8,7 @@
 //! Whoever has been without a stream for longer than the grace is granted nothing anywhere: it would not learn of it.
 
 use crate::ids::SessionId;
+use crate::mutant;
 use crate::state::State;
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -98,13 +99,14 @@ impl Presence {
         }
         // A stream may have been opened while its session ended.
         self.lost.retain(|id, _| state.session(*id).is_some());
-        if self.braked(now, state) {
+        if self.braked(now, state) && !mutant!("lost-in-a-crowd-taken") {
             for lost in self.lost.values_mut().filter(|lost| now.since(lost.at) <= BRAKE_WINDOW) {
                 lost.in_a_crowd = true;
             }
         }
         let long_enough = |id: &SessionId| {
             state.session(*id).is_some_and(|session| now.since(self.began) >= session.ttl() / 3)
+                || mutant!("fence-takes-in-the-first-third")
         };
         let gone = |(id, lost): &(&SessionId, &Lost)| {
             !lost.in_a_crowd && !lost.awaited && now.since(lost.at) >= GRACE && long_enough(id)

@@ -6,6 +6,7 @@
 
 use crate::ids::{Epoch, KeyspaceId, MoveId, PartitionKey, SessionId};
 use crate::lease::Lessor;
+use crate::mutant;
 use crate::state::{Command, Cooling, Keyspace, Phase, State, Takeover};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +49,8 @@ impl Timers {
         match (partition.map(crate::state::Partition::phase), epoch) {
             (Some(Phase::Draining(drain)), Some(epoch)) => {
                 self.cooling.remove(&key);
-                if self.drains.get(&key).is_none_or(|running| running.epoch != epoch) {
+                let other = |running: &DrainTimer| running.epoch != epoch || mutant!("drain-rearmed");
+                if self.drains.get(&key).is_none_or(other) {
                     self.forget_drain(key);
                     let (move_id, session, deadline) = (drain.move_id, drain.session, drain.deadline);
                     self.drains.insert(key, DrainTimer { epoch, move_id, session, applied: now, deadline });
@@ -88,7 +90,7 @@ impl Timers {
 
     /// Every drain of a session, with what is left of it, for an acknowledgement that is answered now.
     pub fn drains_of(&self, session: SessionId, now: Instant) -> Vec<(PartitionKey, Epoch, Duration)> {
-        let keys = self.by_session.get(&session).into_iter().flatten();
+        let keys = self.by_session.get(&session).into_iter().flatten().filter(|_| !mutant!("drain-untold"));
         let drains = keys.filter_map(|key| Some((*key, self.drains.get(key)?)));
         drains
             .map(|(key, drain)| (key, drain.epoch, drain.deadline.saturating_sub(now.since(drain.applied))))
@@ -121,7 +123,7 @@ impl DrainTimer {
             Some(Phase::Draining(drain)) => drain.revoke_seen,
             _ => false,
         };
-        if seen || takeover == Some(Takeover::Fence) {
+        if seen || takeover == Some(Takeover::Fence) || mutant!("unseen-drain-over-at-deadline") {
             return self.applied + self.deadline;
         }
         let ttl = state.session(self.session).map_or(Duration::ZERO, crate::state::Session::ttl);

@@ -32,6 +32,7 @@ pub use message::{Acknowledgement, Assignment, DrainLeft, Event, Gone, Held, Los
 pub use timing::{CONNECTION_GRACE, DRIFT_PERCENT, MARGIN, RENEWALS_PER_TTL, Timing, TtlTooShort};
 
 use crate::ids::{Epoch, LogIndex};
+use crate::mutant;
 use crate::state::Takeover;
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -194,6 +195,7 @@ impl<K: Clone + Ord> Lessee<K> {
         let Some(at) = self.unanswered.iter().position(|(number, _)| *number == ack.number) else { return };
         // Those before it were sent earlier, and could extend nothing that this one does not.
         let Some((_, sent)) = self.unanswered.drain(..=at).next_back() else { return };
+        let sent = if mutant!("deadline-from-receipt") { now } else { sent };
         if self.lease == Lease::Over {
             return;
         }
@@ -217,7 +219,7 @@ impl<K: Clone + Ord> Lessee<K> {
         // An older leader, or a push that was overtaken.
         let older = self.revision.is_some_and(|seen| picture.revision < seen);
         let seen_before = !picture.complete && self.revision == Some(picture.revision);
-        if older || seen_before {
+        if (older || seen_before) && !mutant!("older-picture-believed") {
             return;
         }
         self.revision = Some(picture.revision);
@@ -251,6 +253,9 @@ impl<K: Clone + Ord> Lessee<K> {
         if self.believed(key) == Some(epoch) {
             self.take_tenure(key);
         }
+        if mutant!("late-grant-believed") {
+            self.places.remove(key);
+        }
     }
 
     /// The coordinator has said, confirmed by a quorum, that the session has ended.
@@ -266,7 +271,7 @@ impl<K: Clone + Ord> Lessee<K> {
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if matches!(self.lease, Lease::Until(until) if now >= until) {
+        if matches!(self.lease, Lease::Until(until) if now >= until) && !mutant!("expired-lease-revived") {
             self.over(Loss::Expired);
         }
         while let Some((until, key)) = self.bounds.first().cloned() {
@@ -396,7 +401,7 @@ impl<K: Clone + Ord> Lessee<K> {
             let Some(tenure) = self.places.get_mut(key).and_then(|place| place.tenure.as_mut()) else {
                 continue;
             };
-            if tenure.bound.is_some_and(|earlier| earlier <= until) {
+            if tenure.bound.is_some_and(|earlier| earlier <= until) && !mutant!("bound-moves-back") {
                 continue;
             }
             if let Some(earlier) = tenure.bound.replace(until) {
@@ -410,8 +415,9 @@ impl<K: Clone + Ord> Lessee<K> {
     /// Rules 1 and 2: what the acknowledgements that the picture has reached are worth.
     fn catch_up(&mut self) {
         let Some(revision) = self.revision else { return };
-        let (reached, ahead): (VecDeque<_>, VecDeque<_>) =
-            self.waiting.drain(..).partition(|waiting| waiting.ack.revision <= revision);
+        let (reached, ahead): (VecDeque<_>, VecDeque<_>) = self.waiting.drain(..).partition(|waiting| {
+            waiting.ack.revision <= revision || mutant!("acknowledgement-without-revision")
+        });
         self.waiting = ahead;
         for Waiting { sent, connection, ack } in reached {
             // A drain of a partition that the picture has only now shown.

@@ -18,6 +18,7 @@
 //! clear that applies may stand below the latest suspicion in the log; it does not take that one back.
 
 use crate::ids::{LogIndex, SessionId, Term};
+use crate::mutant;
 use crate::state::{Event, Session, State};
 use crate::time::Instant;
 use std::collections::BTreeMap;
@@ -79,7 +80,7 @@ impl Mark {
         // One that this lessor did not hand out says nothing about its own suspicions.
         if self.applied < self.clears {
             self.applied += 1;
-            self.set &= self.applied <= self.below;
+            self.set &= self.applied <= self.below && !mutant!("clears-not-counted");
         }
     }
 }
@@ -90,7 +91,8 @@ impl Lease {
     }
 
     fn end(&self) -> Instant {
-        self.heard + (self.ttl - self.third() * u32::from(self.before))
+        let short = u8::from(mutant!("remainder-third-short") && self.before > 0);
+        self.heard + (self.ttl - self.third() * u32::from(self.before + short))
     }
 
     /// How many thirds of its TTL the session has been silent, as measured by this leader (two at the most) and those
@@ -127,7 +129,10 @@ pub struct LeasesDue {
 impl Lessor {
     /// Arms every session. The caller has applied an entry of `term` and leads in it.
     pub fn new(term: Term, now: Instant, state: &State) -> Lessor {
-        let leases = state.sessions().map(|session| (session.id(), arm(session, now))).collect();
+        let from = |session: &Session| {
+            if mutant!("new-leader-does-not-rearm") { now - session.ttl() / 2 } else { now }
+        };
+        let leases = state.sessions().map(|session| (session.id(), arm(session, from(session)))).collect();
         Lessor { term, leases, departed: BTreeMap::new() }
     }
 
@@ -140,6 +145,7 @@ impl Lessor {
     pub fn arrived(&mut self, session: SessionId) {
         if let Some(lease) = self.leases.get_mut(&session) {
             lease.unanswered = lease.unanswered.saturating_add(1);
+            lease.mark.set &= !mutant!("suspicion-cleared-without-entry");
         }
     }
 
@@ -154,7 +160,7 @@ impl Lessor {
     /// lessor's term. On `Hold` it stays unanswered.
     pub fn answer(&mut self, session: SessionId, arrival: Instant) -> Verdict {
         let Some(lease) = self.leases.get_mut(&session) else { return Verdict::Ended };
-        if lease.mark.set {
+        if lease.mark.set && !mutant!("suspected-acknowledged") {
             return Verdict::Hold;
         }
         lease.unanswered = lease.unanswered.saturating_sub(1);
@@ -199,7 +205,8 @@ impl Lessor {
     /// When the lease of a session that ended runs out. An earlier leader's promises are not known here: then it is a
     /// full TTL from now.
     pub fn lease_end(&self, session: SessionId, ttl: Duration, now: Instant) -> Instant {
-        self.departed.get(&session).copied().unwrap_or(now + ttl)
+        let unknown = if mutant!("unknown-lease-cools-not") { now } else { now + ttl };
+        self.departed.get(&session).copied().unwrap_or(unknown)
     }
 
     /// What to propose now, in this order and before what a later call returns. Suspicions are marked here, when they are
@@ -208,7 +215,7 @@ impl Lessor {
         let mut due = LeasesDue::default();
         self.departed.retain(|_, end| *end > now);
         for (id, lease) in &mut self.leases {
-            if lease.unanswered > 0 {
+            if lease.unanswered > 0 && !mutant!("suspected-over-a-renewal") {
                 if lease.mark.set {
                     lease.mark.clears += 1;
                     due.clear.push(*id);
@@ -224,11 +231,13 @@ impl Lessor {
             let Some(session) = state.session(*id) else { continue };
             let committed = session.suspicion();
             if let Some(suspicion) = committed
-                && now >= lease.end()
+                && (now >= lease.end() || mutant!("takeover-before-lease-end"))
             {
                 due.expire.push((*id, suspicion.at));
             } else if thirds > committed.map_or(0, |suspicion| suspicion.thirds) {
-                lease.mark.suspicion_handed_out();
+                if !mutant!("suspicion-marked-when-applied") {
+                    lease.mark.suspicion_handed_out();
+                }
                 due.suspect.push((*id, thirds));
             }
         }
@@ -237,7 +246,8 @@ impl Lessor {
 }
 
 fn arm(session: &Session, now: Instant) -> Lease {
-    let before = session.suspicion().map_or(0, |suspicion| suspicion.thirds);
+    let unsuspected = u8::from(mutant!("unsuspected-armed-short"));
+    let before = session.suspicion().map_or(unsuspected, |suspicion| suspicion.thirds);
     let mark = Mark::new(before > 0);
     Lease { ttl: session.ttl(), since: now, heard: now, before, unanswered: 0, mark }
 }

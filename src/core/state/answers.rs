@@ -7,6 +7,7 @@
 
 use super::outcome::Outcome;
 use crate::ids::{LogIndex, SessionId};
+use crate::mutant;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many answers are kept for a session.
@@ -52,7 +53,7 @@ pub struct SessionAnswers {
 
 impl SessionAnswers {
     pub(crate) fn look_up(&self, number: u64) -> Known {
-        if number < self.settled_below {
+        if number < self.settled_below && !mutant!("settled-request-runs-again") {
             return Known::TooOld;
         }
         self.kept.get(&number).map_or(Known::New, |answer| Known::Answered(answer.clone()))
@@ -91,7 +92,8 @@ impl OperatorAnswers {
         if let Some((_, answer)) = self.kept.get(&id) {
             return Known::Answered(answer.clone());
         }
-        if self.dropped.is_some_and(|dropped| seen < dropped) { Known::TooOld } else { Known::New }
+        let too_old = self.dropped.is_some_and(|dropped| seen < dropped);
+        if too_old && !mutant!("forgotten-request-runs-again") { Known::TooOld } else { Known::New }
     }
 
     pub(crate) fn keep(&mut self, id: u128, at: LogIndex, answer: Vec<Outcome>) {

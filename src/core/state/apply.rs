@@ -6,6 +6,7 @@ use super::outcome::{Applied, Event, Outcome, Refusal, Refused};
 use super::undo::Undo;
 use super::{Cluster, State};
 use crate::ids::{ClusterId, LogIndex, NodeId};
+use crate::mutant;
 
 /// One entry on its way through the state: what it changed, and how to take that back.
 pub(super) struct Change<'a> {
@@ -24,6 +25,7 @@ impl State {
     pub fn apply(&mut self, index: LogIndex, entry: &Entry) -> Applied {
         self.counters.applied = index;
         match entry.request.map_or(Ok(Known::New), |request| self.look_up(request)) {
+            Ok(Known::Answered(_)) if mutant!("no-dedup") => {}
             Ok(Known::New) => {}
             Ok(Known::Answered(answer)) => return Applied { outcome: Ok(answer), events: Vec::new() },
             Ok(Known::TooOld) => return refused(0, Refused::TooOld),
@@ -43,7 +45,9 @@ impl State {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(why) => {
                     let journal = std::mem::take(&mut change.journal);
-                    self.play_back(journal);
+                    if !mutant!("refused-entry-leaves-a-trace") {
+                        self.play_back(journal);
+                    }
                     return refused(i, why);
                 }
             }
@@ -139,7 +143,7 @@ impl Change<'_> {
     }
 
     fn note_node(&mut self, node: NodeId) -> Result<Outcome, Refused> {
-        if !self.state.nodes.insert(node) {
+        if !self.state.nodes.insert(node) && !mutant!("node-id-used-twice") {
             return Err(Refused::NodeIdUsed(node));
         }
         self.journal.push(Undo::NodeNoted(node));

@@ -12,6 +12,7 @@ use super::partition::{
 };
 use super::undo::Undo;
 use crate::ids::{Epoch, EpochFloor, MoveId, PartitionKey, SessionId, WorkerId};
+use crate::mutant;
 use std::time::Duration;
 
 /// How a partition lost its owner, which decides what it waits for.
@@ -64,6 +65,9 @@ impl Change<'_> {
     }
 
     fn touch_assignment(&mut self, id: SessionId) {
+        if mutant!("assignment-keeps-its-revision") {
+            return;
+        }
         if let Some(session) = self.state.sessions.get_mut(&id) {
             self.journal.push(Undo::Assignment(id, session.assignment));
             session.assignment = self.index;
@@ -101,10 +105,10 @@ impl Change<'_> {
         why: GrantReason,
     ) -> Result<Outcome, Refused> {
         let partition = self.find(key)?;
-        if partition.epoch() != replaces {
+        if partition.epoch() != replaces && !mutant!("epoch-minted-when-proposed") {
             return Err(Refused::StaleEpoch { partition: key, named: replaces, current: partition.epoch() });
         }
-        if partition.phase != Phase::Vacant {
+        if partition.phase != Phase::Vacant && !mutant!("owned-granted-again") {
             return Err(Refused::NotVacant(key));
         }
         let target = self.state.sessions.get(&to).filter(|session| !session.withdrawn);
@@ -112,7 +116,13 @@ impl Change<'_> {
         if !session.keyspaces.contains(&key.keyspace) {
             return Err(Refused::NotServing { session: to, keyspace: key.keyspace });
         }
-        let epoch = self.mint(key, partition)?;
+        let epoch = match (partition.history.last(), replaces) {
+            (Some(last), _) if mutant!("epoch-kept-on-regrant") && last.worker == session.worker => {
+                last.epoch
+            }
+            (_, Some(e)) if mutant!("epoch-minted-when-proposed") => EpochFloor::of(e).next().unwrap_or(e),
+            _ => self.mint(key, partition)?,
+        };
         let worker = session.worker.clone();
         let tenure = Tenure { epoch, session: to, worker, at: self.index, unix_ms: self.unix_ms, why };
         self.change(key, |partition| {
@@ -133,6 +143,7 @@ impl Change<'_> {
     ) -> Result<Outcome, Refused> {
         let session = match &self.find_at(key, epoch)?.phase {
             Phase::Owned { session, .. } => *session,
+            Phase::Draining(drain) if mutant!("drain-rearmed") => drain.session,
             Phase::Draining(drain) => return Ok(Outcome::Draining(drain.move_id)),
             Phase::Vacant | Phase::Cooling(_) => return Err(Refused::NotOwned(key)),
         };
@@ -169,7 +180,7 @@ impl Change<'_> {
         move_id: MoveId,
     ) -> Result<Outcome, Refused> {
         match &self.find_at(key, epoch)?.phase {
-            Phase::Draining(drain) if drain.move_id == move_id => {}
+            Phase::Draining(drain) if drain.move_id == move_id || mutant!("drain-over-of-any-move") => {}
             _ => return Err(Refused::OtherMove(key)),
         }
         self.vacate(key, Freed::Taken);
@@ -187,7 +198,7 @@ impl Change<'_> {
         }
         let by_fence =
             self.state.keyspaces.get(&key.keyspace).is_some_and(|k| k.policy.takeover() == Takeover::Fence);
-        if !by_fence {
+        if !by_fence && !mutant!("seized-by-lease") {
             return Err(Refused::TakesOverByLease(key.keyspace));
         }
         self.vacate(key, Freed::Taken);
@@ -211,7 +222,8 @@ impl Change<'_> {
                 current: partition.epoch(),
             });
         }
-        if partition.epoch() != Some(epoch) || partition.owner() != Some(session) {
+        let current = partition.epoch() == Some(epoch) && partition.owner() == Some(session);
+        if !current && !mutant!("release-by-name") {
             return Ok(Outcome::Unchanged);
         }
         let worker = self.state.sessions.get(&session).map(|s| s.worker.clone());
@@ -246,9 +258,15 @@ impl Change<'_> {
         match partition.phase {
             Phase::Owned { session: owner, ready: false }
                 if owner == session && partition.epoch() == Some(epoch) => {}
+            Phase::Draining(_) if mutant!("draining-back-to-owned") => {}
             _ => return Ok(Outcome::Unchanged),
         }
-        self.change(key, |partition| partition.phase = Phase::Owned { session, ready: true });
+        self.change(key, |partition| {
+            if mutant!("epoch-raised-by-its-owner") {
+                partition.epoch = partition.epoch.next().map_or(partition.epoch, EpochFloor::of);
+            }
+            partition.phase = Phase::Owned { session, ready: true };
+        });
         Ok(Outcome::Done)
     }
 

@@ -8,6 +8,7 @@ use super::outcome::{Event, Outcome, Refused};
 use super::partition::{CoolingWhy, Partition, Phase};
 use super::undo::Undo;
 use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, PartitionId, PartitionKey};
+use crate::mutant;
 use crate::placement::PartitionCount;
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ impl Change<'_> {
     /// repeats an epoch. The floor is the cluster's: remembering one for each name ever used would have no bound.
     pub(super) fn delete_keyspace(&mut self, id: KeyspaceId) -> Result<Outcome, Refused> {
         let keyspace = self.state.keyspaces.get(&id).ok_or(Refused::NoSuchKeyspace(id))?;
-        let floor = keyspace.highest();
+        let floor = if mutant!("floor-forgotten") { EpochFloor::NONE } else { keyspace.highest() };
         let lease = self.lease_in(keyspace);
         let owned: Vec<_> = (0u32..)
             .zip(&keyspace.partitions)

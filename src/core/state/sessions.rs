@@ -9,6 +9,7 @@ use super::outcome::{Event, Outcome, Refused};
 use super::session::{ENDED_LEN, EndReason, Ended, MAX_SESSIONS, Session, Suspicion};
 use super::undo::Undo;
 use crate::ids::{LogIndex, SessionId};
+use crate::mutant;
 use std::collections::BTreeSet;
 
 impl State {
@@ -23,7 +24,8 @@ impl Change<'_> {
     /// session old enough, or was shown its secret. A delayed duplicate of an old join names an older session and so
     /// never ends a younger one.
     pub(super) fn join(&mut self, join: &Join) -> Result<Outcome, Refused> {
-        let same = |s: &Session| s.nonce == join.nonce && s.secret_hash == join.secret_hash;
+        let secret = |s: &Session| s.secret_hash == join.secret_hash || mutant!("nonce-alone-joins");
+        let same = |s: &Session| s.nonce == join.nonce && secret(s);
         let earlier = self.state.session_of(&join.worker).map(|session| (session.id, same(session)));
         if let Some((id, true)) = earlier {
             return Ok(Outcome::Joined(id));
@@ -37,7 +39,7 @@ impl Change<'_> {
         let ttl = ttl.ok_or(Refused::NoKeyspaces)?;
 
         match earlier {
-            Some((holder, _)) if join.replaces != Some(holder) => {
+            Some((holder, _)) if join.replaces != Some(holder) && !mutant!("any-join-replaces") => {
                 return Err(Refused::DuplicateIdentity { worker: join.worker.clone(), holder });
             }
             Some((id, _)) => self.end(id, EndReason::Replaced),
@@ -106,7 +108,7 @@ impl Change<'_> {
         let at = self.index;
         for (id, thirds) in sessions {
             let Some(session) = self.state.sessions.get_mut(id) else { continue };
-            if session.suspicion.is_none_or(|now| now.thirds < *thirds) {
+            if session.suspicion.is_none_or(|now| now.thirds < *thirds) || mutant!("thirds-do-not-add-up") {
                 self.journal.push(Undo::Suspicion(*id, session.suspicion));
                 session.suspicion = Some(Suspicion { thirds: *thirds, at });
             }
@@ -133,7 +135,11 @@ impl Change<'_> {
             return Err(self.state.session_ended(id));
         };
         let latest = session.suspicion;
-        if latest.is_none_or(|suspicion| suspicion.at != named) {
+        if mutant!("wall-clock-in-apply") && self.unix_ms < session.joined_unix_ms {
+            return Ok(Outcome::Unchanged);
+        }
+        let moved_on = latest.is_none_or(|suspicion| suspicion.at != named);
+        if moved_on && !mutant!("expiry-names-no-suspicion") {
             return Err(Refused::SuspicionMovedOn { session: id, named, latest });
         }
         self.end(id, EndReason::Expired);
@@ -152,6 +158,7 @@ impl Change<'_> {
         let holds = std::mem::take(&mut session.holds);
         let lease_of = match why {
             EndReason::Expired => None,
+            EndReason::Replaced if mutant!("replaced-at-once") => None,
             EndReason::Left | EndReason::Replaced => Some((id, session.ttl)),
         };
         session.holds.clone_from(&holds);

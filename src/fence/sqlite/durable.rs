@@ -2,6 +2,7 @@
 
 use super::failure::failed;
 use crate::FenceError;
+use ringfence_core::mutant;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 /// SQLite's numbers for `PRAGMA synchronous`.
@@ -63,7 +64,7 @@ impl<'a> Lifted<'a> {
                 needed: "PRAGMA journal_mode = WAL, or DELETE, TRUNCATE or PERSIST",
             });
         }
-        if before < EXTRA {
+        if before < EXTRA && !mutant!("raise-not-durable") {
             conn.pragma_update(Some("main"), "synchronous", EXTRA)
                 .map_err(failed("making the raise durable"))?;
         }

@@ -4,6 +4,7 @@ use super::failure::failed;
 use super::row;
 use crate::FenceError;
 use ringfence_core::ids::{ClusterId, Scope};
+use ringfence_core::mutant;
 use rusqlite::Transaction;
 
 /// The format of the tables. A database of another format is refused.
@@ -54,6 +55,9 @@ END;
 /// Makes what is missing, binds the database if it is not bound, and refuses another cluster's.
 pub(super) fn install(tx: &Transaction<'_>, cluster: &ClusterId) -> Result<(), FenceError> {
     let doing = "installing the fence";
+    if mutant!("fence-forgotten-on-restart") {
+        tx.execute_batch("DROP TABLE IF EXISTS main.ringfence_fence").map_err(failed(doing))?;
+    }
     tx.execute_batch(TABLES).map_err(failed(doing))?;
     // Bound only where nothing was: were the binding lost while rows are left, nobody knows whose they are.
     tx.execute(

@@ -2,6 +2,7 @@
 //! timer of its own, would keep an idle node busy.
 
 use crate::context::Context;
+use ringfence_core::mutant;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -37,7 +38,8 @@ impl Contact {
 
     /// It is in touch.
     pub(super) fn is_kept(&self) -> bool {
-        self.context.raft.since_contact().is_some_and(|silence| silence <= self.leaderless)
+        let since = self.context.raft.since_contact();
+        since.is_some_and(|silence| silence <= self.leaderless) || mutant!("leaderless-node-is-followed")
     }
 
     /// Returns when it is not, a little later than that is so.

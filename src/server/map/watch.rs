@@ -8,6 +8,7 @@ use ringfence_api::Failure;
 use ringfence_api::convert::checked;
 use ringfence_api::v1;
 use ringfence_core::ids::{LogIndex, Revision};
+use ringfence_core::mutant;
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::time::Duration;
@@ -75,7 +76,7 @@ impl Reader {
         let asked = LogIndex::new(request.revision);
         let caught_up =
             |reader: &Reader| (reader.map.context.replica.lock().state.applied() >= asked).then_some(());
-        if self.wait_for(caught_up).await.is_none() {
+        if !mutant!("watch-of-a-node-behind") && self.wait_for(caught_up).await.is_none() {
             return Err(Failure::unavailable(format_args!(
                 "this node has not got revision {} yet; ask another node",
                 request.revision

@@ -24,6 +24,7 @@ use openraft::errors::{
 };
 use openraft::impls::ProgressResponder;
 use ringfence_core::ids::{LogIndex, NodeId, Term};
+use ringfence_core::mutant;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -232,6 +233,11 @@ impl<A: Send + 'static> RaftNode<A> {
         if let Some(why) = inner.health.stopped() {
             return Err(NotLeader::Stopped(why));
         }
+        if mutant!("confirmed-without-a-round")
+            && let Some(at) = *inner.applied.borrow()
+        {
+            return Ok(Confirmed { term: at.term, applied: at.index });
+        }
         let round = inner.raft.get_read_linearizer(ReadPolicy::ReadIndex);
         let read = match timeout_at(deadline, round).await {
             Ok(Ok(linearizer)) => *linearizer.read_log_id(),
@@ -358,7 +364,7 @@ impl Inner {
         let late = || unknown(format!("no answer within {:?}", self.config.request_timeout));
         let (responder, answer) = ProgressResponder::complete_only();
         let mut write = self.raft.write(Data(payload)).responder(responder);
-        if let Some(term) = only_in {
+        if let Some(term) = only_in.filter(|_| !mutant!("proposal-of-any-term")) {
             write = write.with_leader(Committed::new(term.get()));
         }
         match timeout_at(deadline, write.into_future()).await {

@@ -3,6 +3,7 @@
 use crate::replica::Local;
 use ringfence_api::v1;
 use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionKey, SessionId};
+use ringfence_core::mutant;
 use ringfence_core::state::{Event, Phase};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ impl Told {
 
     /// True when an acknowledgement that names this revision may be sent.
     pub(super) fn covers(&self, revision: u64) -> bool {
-        self.revision.is_some_and(|told| told.get() >= revision)
+        self.revision.is_some_and(|told| told.get() >= revision) || mutant!("acknowledged-before-told")
     }
 
     /// The messages that bring the worker up to date; empty when it is.

@@ -13,6 +13,7 @@ use ringfence_api::convert::Keyspace;
 use ringfence_api::v1;
 use ringfence_core::ids::{KeyspaceName, SessionId, WorkerId};
 use ringfence_core::lead::GRACE;
+use ringfence_core::mutant;
 use ringfence_core::placement::Weight;
 use ringfence_core::state::{Command, Join, MAX_ADDRESS_BYTES, MAX_LABELS, Outcome, Refused, Session};
 use std::collections::BTreeSet;
@@ -123,7 +124,8 @@ fn earlier(
     if !request.replace {
         return Err(duplicate(holder, join));
     }
-    if leadership.lessor.known_for(holder.id(), now).is_some_and(|age| age >= holder.ttl()) {
+    let old_enough = leadership.lessor.known_for(holder.id(), now).is_some_and(|age| age >= holder.ttl());
+    if old_enough || mutant!("young-session-replaced") {
         return Ok(Earlier::Free(Some(holder.id())));
     }
     match leadership.presence.lost_for(holder.id(), now) {

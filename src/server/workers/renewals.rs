@@ -12,6 +12,7 @@ use ringfence_api::Failure;
 use ringfence_api::v1;
 use ringfence_core::ids::{SessionId, Term};
 use ringfence_core::lease::Verdict;
+use ringfence_core::mutant;
 use ringfence_core::time::Instant;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
@@ -79,6 +80,11 @@ impl Renewals {
             if batch.is_empty() {
                 continue;
             }
+            if mutant!("renewals-unconfirmed") {
+                let term = self.context.raft.status().borrow().term;
+                held = self.answer(batch, term);
+                continue;
+            }
             match self.context.raft.confirm().await {
                 Ok(confirmed) => held = self.answer(batch, confirmed.term),
                 Err(error) => self.refuse(batch, &not_leader(error)),
@@ -91,13 +97,14 @@ impl Renewals {
         let now = self.context.clock.now();
         let mut held = Vec::new();
         let mut elsewhere = Vec::new();
-        let (batch, unread): (Vec<_>, Vec<_>) =
-            batch.into_iter().partition(|renewal| !renewal.outbox.is_closed());
+        let (batch, unread): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|renewal| !renewal.outbox.is_closed() || mutant!("unread-renewal-counts"));
         unread.iter().for_each(|renewal| self.drop_one(renewal));
         {
             let local = &mut *self.context.replica.lock();
             for renewal in batch {
-                if renewal.term != term {
+                if renewal.term != term && !mutant!("renewal-of-another-term-answered") {
                     elsewhere.push(renewal);
                     continue;
                 }

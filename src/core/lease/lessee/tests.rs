@@ -643,6 +643,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    // A file of failures would be written beside the crates, where the workspace looks for more of them.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Messages of any content in any order: a coordinator with bugs must not get more belief out of a lessee than its
     /// acknowledgements are worth, nor make it break its word to the shell.
     #[test]

@@ -8,6 +8,7 @@ use crate::raft::health::Health;
 use crate::raft::types::{Entry, LogId, Types, Vote};
 use crate::raft::{limits, record, wire};
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
+use ringfence_core::mutant;
 use std::fmt::Debug;
 use std::io;
 use std::ops::RangeBounds;
@@ -88,6 +89,10 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
+        if mutant!("vote-not-persisted") {
+            self.cache().vote = Some(*vote);
+            return Ok(());
+        }
         self.writer.write_through(LogOp::Vote(record::encode(&wire::vote_out(vote)))).await?;
         self.cache().vote = Some(*vote);
         Ok(())
@@ -123,6 +128,9 @@ impl RaftLogStorage<Types> for LogStore {
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         let first = last.map_or(0, |id| id.index() + 1);
         self.cache().truncate_from(first);
+        if mutant!("truncation-not-persisted") {
+            return Ok(());
+        }
         self.writer.write_through(LogOp::TruncateFrom(first)).await
     }
 

@@ -7,6 +7,7 @@
 use super::{LogBackend, LogOp};
 use crate::raft::health::Health;
 use crate::raft::limits;
+use ringfence_core::mutant;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
@@ -46,7 +47,10 @@ impl Writer {
     }
 
     /// Queues a write. It waits while the queue is full, which is what slows proposers down to the speed of the disk.
-    pub(super) async fn write(&self, op: LogOp, done: Option<Done>) -> io::Result<()> {
+    pub(super) async fn write(&self, op: LogOp, mut done: Option<Done>) -> io::Result<()> {
+        if mutant!("acknowledged-before-fsync") {
+            done.take().into_iter().for_each(|told| told(Ok(())));
+        }
         match self {
             Writer::Queue(tx) => tx.send(Message::Write(op, done)).await.map_err(|_| closed()),
             Writer::Inline(committer) => {
@@ -169,6 +173,7 @@ impl Committer {
         };
         if let Err(why) = &result
             && self.backend.is_some()
+            && !mutant!("failed-flush-forgiven")
         {
             self.failed.get_or_insert_with(|| why.clone());
             self.health.stop(why);
