@@ -25,9 +25,12 @@ impl Trouble {
         if !status.details().is_empty() {
             return Trouble::Answer(failure);
         }
+        // What a server says has no source here. What broke in between has one, and a code that says little: a GOAWAY of
+        // a proxy that counts pings is "resource exhausted", like a message above the limit.
+        let broke = failure.kind() == ErrorKind::Transport || status.source().is_some();
         match failure.kind() {
-            ErrorKind::Transport if never_left(status) => Trouble::NotSent(root_cause(status)),
-            ErrorKind::Transport => Trouble::Silent(root_cause(status)),
+            _ if broke && never_left(status) => Trouble::NotSent(root_cause(status)),
+            _ if broke => Trouble::Silent(root_cause(status)),
             // tonic's own: a message is above the limit. Another node would send the same.
             ErrorKind::Limit => Trouble::Answer(failure),
             _ => Trouble::Foreign(failure),
