@@ -240,11 +240,13 @@ async fn f063_t37_a_task_that_overruns_its_drain_is_aborted_and_its_partition_go
         worker(&cluster, "stubborn").own_fenced("orders", store.declared(), owner).join().await.unwrap();
     assert_eq!(cluster.owner("orders", 0).await, "stubborn");
     let owned = stubborn.owned().remove(0);
+    let stamp = owned.stamp().unwrap();
     let mut next = Member::join(worker(&cluster, "next"), "orders", &store).await;
     cluster.begin_move("orders", 0, "next").await;
     soon("it is told", owned.revoked()).await;
     assert!(owned.is_valid() && aborted.try_recv() == Err(oneshot::error::TryRecvError::Empty));
     let new = next.granted().await;
+    assert!(store.write(&stamp, "of the stubborn one").is_err(), "from the new owner's raise on");
     assert!(soon("it is aborted", aborted).await.is_err());
     assert!(matches!(owned.stamp().unwrap_err().why(), Why::DrainOver | Why::Taken));
     assert_eq!(new.epoch().get(), owned.epoch().get() + 1);
@@ -286,33 +288,38 @@ async fn f104_a_poisonous_partition_goes_to_another_worker_after_a_pause_and_say
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_delay_follows_a_death_and_no_release_and_an_operator_can_end_it() {
+    /// Longer than a test waits for anything.
+    const MINUTE: Duration = Duration::from_secs(60);
     const DELAY: Duration = Duration::from_secs(3);
     let cluster = Cluster::one().await;
-    let policy = PolicyChange { ttl: Some(TTL), lock_delay: Some(DELAY), ..PolicyChange::default() };
+    let policy = PolicyChange { ttl: Some(TTL), lock_delay: Some(MINUTE), ..PolicyChange::default() };
     cluster.keyspace_with("orders", 1, policy).await;
+    let delay = async |delay| {
+        let change = PolicyChange { lock_delay: Some(delay), ..PolicyChange::default() };
+        cluster.admin().update_keyspace("orders", &change).await.unwrap();
+    };
     let store = Store::trusting();
     let mut first = Member::join(worker(&cluster, "w1"), "orders", &store).await;
     first.granted().await;
     let mut second = Member::join(worker(&cluster, "w2"), "orders", &store).await;
-    let left = Instant::now();
+    // A clean release waits for nothing.
     first.worker.leave().await.unwrap();
     second.granted().await;
-    assert!(left.elapsed() < DELAY, "a clean release waits for nothing: {:?}", left.elapsed());
 
+    delay(DELAY).await;
     let died = Instant::now();
     drop(second);
     let mut third = Member::join(worker(&cluster, "w3"), "orders", &store).await;
     let owned = third.granted().await;
     assert!(died.elapsed() >= DELAY, "{:?}", died.elapsed());
 
+    delay(MINUTE).await;
     drop(third);
     let mut fourth = Member::join(worker(&cluster, "w4"), "orders", &store).await;
     until("it cools", async || (!cluster.partition("orders", 0).await.cooling.is_empty()).then_some(()))
         .await;
-    let ended = Instant::now();
     cluster.admin().end_cooling("orders", PartitionId::new(0), owned.epoch()).await.unwrap();
     fourth.granted().await;
-    assert!(ended.elapsed() < DELAY - TTL, "{:?}", ended.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -335,9 +342,9 @@ async fn takeover_by_fence_replaces_a_killed_worker_at_once_and_says_what_it_giv
         until("a third of a TTL is over", async || (led.elapsed() > TTL / 3).then_some(())).await;
         network.all(|weather| weather.refuses = true);
         network.reset();
-        let killed = Instant::now();
         let new = second.granted().await;
-        assert!(killed.elapsed() < TTL / 3, "{:?}", killed.elapsed());
+        let sessions = cluster.admin().workers().await.unwrap();
+        assert!(sessions.iter().any(|s| s.session == old.session()), "its lease was not waited for");
         // The first has had its grace and pauses; its lease is not over, and its stamp is on the way.
         assert_eq!(old.stamp().unwrap_err().why(), Why::Disconnected);
         store.write(&new.stamp().unwrap(), "of the second").unwrap();

@@ -206,7 +206,6 @@ async fn f059_f083_a_quick_restart_under_the_same_name_is_taken_in_at_once() {
     let old = killed.granted().await;
     network.all(|weather| weather.refuses = true);
     network.reset();
-    let started = Instant::now();
     // As its supervisor would: the end of the killed one's connection and the first join race each other.
     let mut again = until("the name is free", async || {
         let builder = Worker::builder("w1").coordinator(cluster.endpoints().as_str());
@@ -217,7 +216,7 @@ async fn f059_f083_a_quick_restart_under_the_same_name_is_taken_in_at_once() {
         }
     })
     .await;
-    assert!(started.elapsed() < TTL / 2, "{:?}", started.elapsed());
+    assert!(old.is_valid(), "its lease was not waited for");
     // What it owned cools until the earlier lease has run out: the earlier process may live.
     let new = again.granted().await;
     assert!(new.epoch() > old.epoch() && !old.is_valid());

@@ -77,9 +77,8 @@ async fn f027_t29_a_dead_worker_is_followed_although_leaders_change_every_half_t
     };
     assert!(new.epoch() > old.epoch() && !old.is_valid());
     assert!(elections > 0, "no leader changed in time: {:?}", died.elapsed());
-    // Each leader's term begins within what was measured as an election; a second more for a machine that is busy.
-    let bound = 2 * TTL + electing + Duration::from_secs(1);
-    assert!(died.elapsed() < bound, "{:?} after {elections} elections of {electing:?}", died.elapsed());
+    // A leader that lasts half a TTL measures a third of it at least: the fourth may say that it is over.
+    assert!(elections <= 6, "{elections} elections of {electing:?}, {:?}", died.elapsed());
 }
 
 /// Counted from the receipt the lease would outlive this by what the reply was delayed.
@@ -143,15 +142,13 @@ async fn f010_on_a_half_open_connection_the_sdk_goes_elsewhere_and_its_own_deadl
     .await;
     assert_eq!((member.worker.session(), cluster.epochs("orders").await[0]), (session, owned.epoch().get()));
 
-    // Now nobody can be reached, and still no error arrives.
-    network.silence();
-    let begun = Instant::now();
-    let lost = soon("its own deadline", owned.lost()).await;
-    assert_eq!(lost.why(), Why::Expired);
-    assert!(begun.elapsed() < LONG + Duration::from_millis(500), "{:?}", begun.elapsed());
+    // Now nobody can be reached, and still no error arrives. Another worker waits for what it holds.
     let mut next =
         Member::join(Worker::builder("w2").coordinator(cluster.endpoints().as_str()), "orders", &store).await;
-    assert!(next.granted().await.epoch() > owned.epoch());
+    network.silence();
+    let new = next.granted().await;
+    assert!(new.epoch() > owned.epoch() && !owned.is_valid(), "it had stopped by then");
+    assert_eq!(soon("its own deadline", owned.lost()).await.why(), Why::Expired);
 }
 
 /// F024, F026, F051, F053: one worker is out of reach for two TTLs, and its partition has another owner meanwhile.

@@ -152,6 +152,11 @@ impl Fake {
         self.grant(partition)
     }
 
+    /// It is somebody else's from now on, and the session is told.
+    pub(super) fn take(&self, partition: u32) {
+        self.world().free(partition);
+    }
+
     pub(super) fn drain(&self, partition: u32, left: Duration) {
         let mut world = self.world();
         world.partitions.get_mut(&partition).unwrap().drain = Some(Instant::now() + left);
