@@ -186,19 +186,23 @@ pub(crate) fn create(name: &str, partitions: u32) -> v1::CreateKeyspaceRequest {
     }
 }
 
-/// Opens a session, and a stream of it, that is never renewed: it lives for its TTL of ten seconds.
-pub(crate) async fn join(node: &Coordinator, worker: &str, keyspace: &str) -> u64 {
+/// A join that is accepted.
+pub(crate) fn a_join(worker: &str, keyspace: &str) -> v1::JoinRequest {
     use sha2::{Digest as _, Sha256};
-    let request = v1::JoinRequest {
+    v1::JoinRequest {
         protocol: ringfence_api::PROTOCOL,
         worker: worker.to_owned(),
         nonce: fastrand::u128(1..).to_be_bytes().to_vec().into(),
         secret_sha256: Sha256::digest(SECRET).to_vec().into(),
         keyspaces: vec![keyspace.to_owned()],
         ..v1::JoinRequest::default()
-    };
+    }
+}
+
+/// Opens a session, and a stream of it, that is never renewed: it lives for its TTL of ten seconds.
+pub(crate) async fn join(node: &Coordinator, worker: &str, keyspace: &str) -> u64 {
     let mut workers = workers(node).await;
-    let session = workers.join(request).await.unwrap().into_inner().session;
+    let session = workers.join(a_join(worker, keyspace)).await.unwrap().into_inner().session;
     let open = v1::attach_request::Open {
         protocol: ringfence_api::PROTOCOL,
         cluster: String::new(),

@@ -78,6 +78,90 @@ async fn f056_f082_lists_come_in_pieces_and_are_complete() {
 }
 
 #[tokio::test]
+async fn f082_more_workers_than_a_message_holds_are_listed_each_once() {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    admin.create_keyspace(create("orders", 1)).await.unwrap();
+    let workers = testing::workers(&node).await;
+    let joins = (0..1_500).map(|number| {
+        let mut workers = workers.clone();
+        async move {
+            let join = v1::JoinRequest {
+                address: format!("{}:1", "x".repeat(250)),
+                ..testing::a_join(&format!("w{number:04}"), "orders")
+            };
+            workers.join(join).await.unwrap();
+        }
+    });
+    futures_util::future::join_all(joins).await;
+    let mut list = admin.list_workers(v1::ListWorkersRequest {}).await.unwrap().into_inner();
+    let (mut pieces, mut names) = (0, Vec::new());
+    while let Some(piece) = list.message().await.unwrap() {
+        pieces += 1;
+        names.extend(piece.workers.into_iter().map(|worker| worker.worker));
+    }
+    assert!(pieces > 1, "{pieces}");
+    assert_eq!(names, (0..1_500).map(|number| format!("w{number:04}")).collect::<Vec<_>>());
+}
+
+/// Two of three nodes are gone. The third says nothing about owners, and what it is asked to change happens once or never.
+#[tokio::test]
+async fn f073_f075_without_a_majority_nothing_is_answered_and_no_epoch_is_spent() {
+    let mut cluster = Cluster::formed().await;
+    let leader = cluster.leader().await;
+    let mut admin = cluster.admin(leader).await;
+    admin.create_keyspace(create("orders", 1)).await.unwrap();
+    join(&cluster.nodes[&leader], "w1", "orders").await;
+    let get = v1::GetPartitionRequest { keyspace: "orders".into(), partition: 0 };
+    let before = until("w1 owns it", async || {
+        let partition = admin.get_partition(get.clone()).await.ok()?.into_inner().partition?;
+        partition.owner.is_some().then_some(partition)
+    })
+    .await;
+    join(&cluster.nodes[&leader], "w2", "orders").await;
+    let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    for id in &others {
+        cluster.crash(*id);
+    }
+    let lookup = v1::LookupRequest {
+        keyspace: "orders".into(),
+        target: Some(v1::lookup_request::Target::Partition(0)),
+    };
+    let mut map = testing::map(&cluster.nodes[&leader]).await;
+    let moves = (0..100).map(|_| {
+        let mut admin = admin.clone();
+        let request = v1::MovePartitionRequest {
+            request: request_id(),
+            keyspace: "orders".into(),
+            partition: 0,
+            to: "w2".into(),
+        };
+        async move { admin.move_partition(request).await }
+    });
+    let asked = futures_util::future::join_all(moves);
+    let (asked, looked_up) = tokio::join!(asked, map.lookup(lookup.clone()));
+    let nobody =
+        [ErrorKind::NoLeader, ErrorKind::NotLeader, ErrorKind::Unavailable, ErrorKind::UnknownOutcome];
+    for status in asked.into_iter().map(|answer| answer.unwrap_err()).chain(looked_up.err()) {
+        assert!(nobody.contains(&kind(&status)), "{status}");
+    }
+    kind(&map.lookup(lookup).await.unwrap_err());
+
+    for id in others {
+        cluster.start(id).await;
+    }
+    cluster.ready().await;
+    let now = until("a leader answers", async || {
+        let mut admin = cluster.admin(cluster.leader().await).await;
+        admin.get_partition(get.clone()).await.ok()
+    })
+    .await
+    .into_inner();
+    // It may have begun to move. w1 has not released it, so nothing was granted: whatever was asked for has cost no epoch.
+    assert_eq!((now.partition.unwrap().epoch, now.history.len()), (before.epoch, 1));
+}
+
+#[tokio::test]
 async fn an_operator_moves_a_partition_and_is_told_what_stands_in_the_way() {
     let node = testing::alone().await;
     let mut admin = testing::admin(&node).await;

@@ -155,6 +155,35 @@ fn f033_a_reader_that_is_too_far_behind_starts_over() {
     assert_eq!(fed.read(&mut cursor), []);
 }
 
+/// What the snapshot does not have is gone, whatever this node had before.
+#[test]
+fn f072_a_restored_snapshot_replaces_what_was_there() {
+    let mut fed = Fed::new();
+    let kept = fed.create("kept", 2);
+    let deleted = fed.create("deleted", 2);
+    let mut ahead = Fed::new();
+    ahead.create("kept", 2);
+    ahead.create("deleted", 2);
+    for fed in [&mut fed, &mut ahead] {
+        fed.grant(kept);
+        fed.grant(deleted);
+    }
+    assert_eq!(fed.replica.lock().state, ahead.replica.lock().state);
+    // Both sessions leave, a keyspace goes; this node hears of it by a snapshot only.
+    let sessions: Vec<_> =
+        ahead.replica.lock().state.sessions().map(ringfence_core::state::Session::id).collect();
+    assert_eq!(sessions.len(), 2);
+    for session in sessions {
+        ahead.apply(Command::Leave { session });
+    }
+    ahead.delete(deleted);
+    let at = Position { term: Term::new(1), index: LogIndex::new(ahead.index) };
+    fed.machine.restore(at, &ahead.machine.snapshot()()).unwrap();
+    assert_eq!(fed.replica.lock().state, ahead.replica.lock().state);
+    let names: Vec<String> = epochs(&fed.read(&mut Cursor::new(None))).into_iter().map(|e| e.0).collect();
+    assert_eq!(names, ["kept", "kept"]);
+}
+
 #[test]
 fn a_reader_of_one_keyspace_is_not_told_of_another_and_is_as_far_as_its_revision() {
     let mut fed = Fed::new();
@@ -216,6 +245,62 @@ async fn a_watch_resumes_in_its_own_history_and_starts_over_from_another() {
     node.shutdown().await.unwrap();
     let ended = until("the stream ends", async || stream.message().await.err()).await;
     assert_eq!(Failure::decode(&ended).kind(), ErrorKind::Unavailable, "{ended}");
+}
+
+/// One watch whose socket nobody reads, others that are read; far more changes than any buffer between them holds.
+#[tokio::test]
+async fn f085_a_watch_that_is_not_read_holds_up_no_other_and_ends_with_the_same_picture() {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    let mut slow = watch(&mut testing::map(&node).await, v1::WatchRequest::default()).await;
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        others.push(watch(&mut testing::map(&node).await, v1::WatchRequest::default()).await);
+    }
+    for round in 0..20 {
+        let name = format!("k{round:02}");
+        admin.create_keyspace(create(&name, 5_000)).await.unwrap();
+        for stream in &mut others {
+            let mut told = 0;
+            while told < 5_000 {
+                let change = stream.message().await.unwrap().unwrap();
+                told += change.partitions.iter().filter(|entry| entry.keyspace == name).count();
+            }
+        }
+        if round < 19 {
+            let delete = v1::DeleteKeyspaceRequest { request: testing::request_id(), name };
+            admin.delete_keyspace(delete).await.unwrap();
+        }
+    }
+    let mut there = BTreeMap::new();
+    while there.get("k19") != Some(&5_000) {
+        let change = slow.message().await.unwrap().unwrap();
+        for name in &change.deleted_keyspaces {
+            there.remove(name);
+        }
+        for entry in change.partitions {
+            *there.entry(entry.keyspace).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(there.len(), 1, "{there:?}");
+}
+
+#[tokio::test]
+async fn f101_watches_that_come_and_go_change_nothing_for_anybody() {
+    let node = testing::alone().await;
+    testing::admin(&node).await.create_keyspace(create("orders", 4)).await.unwrap();
+    let mut client = testing::map(&node).await;
+    let mut first = watch(&mut client, v1::WatchRequest::default()).await;
+    let revision = first.message().await.unwrap().unwrap().revision;
+    let before = node.raft_status().unwrap().last_log;
+    for _ in 0..100 {
+        let mut other = watch(&mut client, v1::WatchRequest::default()).await;
+        assert_eq!(other.message().await.unwrap().unwrap().revision, revision);
+    }
+    assert_eq!(node.raft_status().unwrap().last_log, before, "nobody is a member for having asked");
+    // The next that the first is told is the next change.
+    testing::admin(&node).await.create_keyspace(create("users", 1)).await.unwrap();
+    assert_eq!(first.message().await.unwrap().unwrap().keyspaces[0].name, "users");
 }
 
 #[tokio::test]
