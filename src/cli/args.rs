@@ -235,6 +235,10 @@ fn asks_for_json(words: &[OsString]) -> bool {
 }
 
 #[cfg(test)]
+#[path = "args_fuzz.rs"]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory as _;

@@ -91,7 +91,11 @@ struct Tuning {
 }
 
 impl ServeArgs {
-    fn settings(self, log_format: Option<LogFormat>) -> Result<Settings, ringfence_server::SettingsError> {
+    /// What the flags, the variables and the file say together.
+    pub(crate) fn settings(
+        self,
+        log_format: Option<LogFormat>,
+    ) -> Result<Settings, ringfence_server::SettingsError> {
         let file = self.config.as_deref().map(Given::read).transpose()?.unwrap_or_default();
         let tuning = self.tuning;
         let given = Given {
