@@ -160,6 +160,7 @@ impl FromStr for FencingToken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn token(text: &str) -> FencingToken {
         text.parse().unwrap()
@@ -242,5 +243,34 @@ mod tests {
     #[test]
     fn a_token_is_cheap_to_copy() {
         assert!(size_of::<FencingToken>() <= 24);
+    }
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn f096_a_text_means_one_token_or_none_and_is_never_a_panic(
+            text in prop_oneof!["[a-z0-9.-]{0,8}/[a-z@/]{0,9}/[0-9]{0,11}@[0-9]{0,20}", any::<String>()],
+        ) {
+            if let Ok(token) = text.parse::<FencingToken>() {
+                prop_assert_eq!(token.to_string(), text);
+            }
+        }
+
+        /// As their epochs do, whatever way they came: as a grant, as a text, with a session or without.
+        #[test]
+        fn t01_tokens_of_one_scope_are_ordered_as_their_epochs(
+            name in "[a-z0-9][a-z0-9._-]{0,62}",
+            partition in any::<u32>(),
+            epochs in (1..1_u64 << 53, 1..1_u64 << 53),
+        ) {
+            let text = |epoch| format!("{name}/{name}/{partition}@{epoch}");
+            let (one, two) = (token(&text(epochs.0)), token(&text(epochs.1)));
+            prop_assert_eq!(one.to_string(), text(epochs.0));
+            let named = one.clone().held_by(SessionId::new(7).expect("a session"));
+            for one in [&one, &named] {
+                prop_assert_eq!(one.order(&two), Some(epochs.0.cmp(&epochs.1)));
+                prop_assert_eq!(two.order(one), Some(epochs.1.cmp(&epochs.0)));
+            }
+        }
     }
 }

@@ -53,6 +53,7 @@ impl FromStr for Scope {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_text_form_is_read_back_and_only_one_text_means_a_scope() {
@@ -71,6 +72,36 @@ mod tests {
             "a/b/1",
         ] {
             assert!(bad.parse::<Scope>().is_err(), "{bad}");
+        }
+    }
+    /// Texts that are nearly scopes.
+    fn nearly() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "[a-z0-9._-]{0,70}/[0-9]{0,11}",
+            "@locks/[a-z0-9._-]{0,70}",
+            "[a-zA-Z0-9@/._ ä-]{0,20}",
+            any::<String>()
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn f096_a_text_means_one_scope_or_none_and_is_never_a_panic(text in nearly()) {
+            match text.parse::<Scope>() {
+                Ok(scope) => prop_assert_eq!(scope.to_string(), text),
+                Err(error) => prop_assert!(error.to_string().chars().all(|c| !c.is_control())),
+            }
+        }
+
+        #[test]
+        fn every_partition_and_every_lock_has_a_text(name in "[a-z0-9][a-z0-9._-]{0,62}", number in any::<u32>()) {
+            let keyspace = KeyspaceName::new(&name).expect("a name");
+            let lock = Scope::Lock(LockName::new(&name).expect("a name"));
+            for scope in [Scope::Partition(keyspace, PartitionId::new(number)), lock] {
+                prop_assert_eq!(scope.to_string().parse::<Scope>(), Ok(scope));
+            }
         }
     }
 }
