@@ -111,6 +111,11 @@ impl Coordinator {
         self.running.borrow().clone()
     }
 
+    /// How the node ended; `None` while it runs.
+    pub fn outcome(&self) -> Option<Result<(), NodeError>> {
+        self.ended.borrow().clone()
+    }
+
     /// Returns when the node has ended.
     ///
     /// # Errors

@@ -3,6 +3,10 @@
 //! Nothing of the product depends on this crate, and it brings no second implementation of anything: coordinators, SDK and
 //! fences are the shipped ones, run on a simulated network, disk and clock.
 
+pub mod actors;
 pub mod checker;
 pub mod fuzz;
 pub mod history;
+pub mod run;
+pub mod seeds;
+pub mod world;

@@ -1,6 +1,7 @@
 //! `ringfence-sim`: runs the proofs.
 
 mod cmd;
+mod dice;
 
 use clap::Parser;
 use std::process::ExitCode;

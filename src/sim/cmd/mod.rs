@@ -1,29 +1,36 @@
 //! The command line. One file a verb; this one only wires.
 
 mod fuzz;
+mod seeds;
+mod world;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Runs the proofs of ringfence.
+/// Runs the proofs of ringfence. Without a verb: worlds from their seeds.
 #[derive(Debug, Parser)]
-#[command(name = "ringfence-sim", version, about)]
+#[command(name = "ringfence-sim", version, about, args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
+    #[command(flatten)]
+    seeds: seeds::SeedsArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Give everything that reads what nobody should send
     Fuzz(fuzz::FuzzArgs),
+    World(world::World),
 }
 
 impl Cli {
     /// Runs the verb. 0: everything held; 1: something did not, or could not be run.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.verb {
-            Verb::Fuzz(args) => args.run(),
+            None => self.seeds.run(),
+            Some(Verb::Fuzz(args)) => args.run(),
+            Some(Verb::World(verb)) => verb.run(),
         }
     }
 }

@@ -1,0 +1,174 @@
+//! A coordinator node on its disk.
+
+use super::dial::Dials;
+use crate::world::{Disk, Host, Net, Process, Rate, TrueTime};
+use ringfence_core::time::Instant;
+use ringfence_server::clock::{Clock, TokioClock};
+use ringfence_server::context::Context;
+use ringfence_server::{Coordinator, Given, Incoming, Settings, Surroundings};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+/// A node, whether it runs or not.
+pub struct Node {
+    /// Its id, which is its host's too.
+    pub id: u64,
+    /// Where it runs.
+    pub host: Host,
+    /// Its disk.
+    pub disk: Disk,
+    /// It, while it runs.
+    pub process: Option<Process>,
+    /// How its clock runs.
+    pub rate: Rate,
+    /// What its wall clock is off by, in milliseconds.
+    pub wall: Arc<AtomicI64>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    coordinator: Option<Coordinator>,
+    ended: Option<String>,
+}
+
+/// How a node comes to belong to a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// It forms one with these.
+    Founds(Vec<Host>),
+    /// It waits to be added.
+    Joins,
+}
+
+impl Node {
+    /// A node that does not run yet.
+    pub fn new(host: Host, disk: Disk, rate: Rate) -> Node {
+        Node {
+            id: u64::from(host.0),
+            host,
+            disk,
+            process: None,
+            rate,
+            wall: Arc::default(),
+            state: Arc::default(),
+        }
+    }
+
+    /// Starts it, the first time or again.
+    ///
+    /// # Errors
+    /// When the system does not give it a runtime, or its settings are wrong.
+    pub fn start(
+        &mut self,
+        net: &Net,
+        time: &TrueTime,
+        beginning: &Beginning,
+        seed: u64,
+    ) -> anyhow::Result<()> {
+        let settings = settings(self.host, beginning)?;
+        let process = Process::new(time.now(), self.rate, seed)?;
+        self.disk = self.disk.mounted();
+        self.state = Arc::default();
+        net.begin(self.host);
+        let incoming: Incoming = Box::pin(UnboundedReceiverStream::new(net.listen(self.host)));
+        let (files, dials, wall) = (self.disk.clone(), Dials::new(net, self.host), Arc::clone(&self.wall));
+        let (state, time) = (Arc::clone(&self.state), time.clone());
+        process.runtime().spawn(async move {
+            let clock = NodeClock { mono: TokioClock::new(), wall, time };
+            let surroundings = Surroundings {
+                files: Arc::new(files),
+                dialer: Arc::new(dials),
+                clock: Arc::new(clock),
+                seed: Some(seed),
+            };
+            let launch = Coordinator::with(settings).surroundings(surroundings).incoming(incoming);
+            match launch.start().await {
+                Ok(coordinator) => lock(&state).coordinator = Some(coordinator),
+                Err(error) => lock(&state).ended = Some(error.to_string()),
+            }
+        });
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Kills it. What it wrote is on its disk, unless the machine lost power.
+    pub fn kill(&mut self, net: &Net, power: bool) {
+        let Some(process) = self.process.take() else { return };
+        net.end(self.host, power);
+        if power {
+            self.disk.lost_power();
+        } else {
+            self.disk.killed();
+        }
+        // Within its own runtime, for what spawns while it is dropped.
+        let guard = process.runtime().enter();
+        let state = std::mem::take(&mut *lock(&self.state));
+        drop(state);
+        drop(guard);
+        drop(process);
+    }
+
+    /// What its services work with, once it belongs to a cluster.
+    pub fn context(&self) -> Option<Context> {
+        lock(&self.state).coordinator.as_ref()?.context()
+    }
+
+    /// Why it ended by itself, if it did.
+    pub fn ended(&self) -> Option<String> {
+        let state = lock(&self.state);
+        if let Some(why) = &state.ended {
+            return Some(why.clone());
+        }
+        state.coordinator.as_ref()?.outcome().map(|outcome| match outcome {
+            Ok(()) => "it was stopped".to_owned(),
+            Err(error) => error.to_string(),
+        })
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn settings(host: Host, beginning: &Beginning) -> anyhow::Result<Settings> {
+    let address = host.address();
+    let list = |hosts: &[Host]| hosts.iter().map(|host| format!("{}={}", host.0, host.address())).collect();
+    let given = Given {
+        node: Some(u64::from(host.0)),
+        listen: Some(address.clone()),
+        advertise: Some(address),
+        data_dir: Some("/data".into()),
+        cluster: match beginning {
+            Beginning::Founds(hosts) => Some(list(hosts)),
+            Beginning::Joins => None,
+        },
+        join: Some(*beginning == Beginning::Joins),
+        // Often enough that every world compacts its log and catches a node up with a snapshot.
+        snapshot_entries: Some(60),
+        snapshot_keep_entries: Some(20),
+        settle_ms: Some(300),
+        // What an operator moved is balanced again before all is to be quiet.
+        cool_down_ms: Some(2_000),
+        ..Given::default()
+    };
+    Ok(given.check()?)
+}
+
+/// A node's clocks: tokio's, and a wall clock that may be anywhere.
+struct NodeClock {
+    mono: TokioClock,
+    wall: Arc<AtomicI64>,
+    time: TrueTime,
+}
+
+impl Clock for NodeClock {
+    fn now(&self) -> Instant {
+        self.mono.now()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        (1_800_000_000_000 + self.time.now()).saturating_add_signed(self.wall.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,364 @@
+//! A worker process: the shipped SDK, and owners that read, write, think, and sometimes write much too late.
+
+use super::dial::Dials;
+use super::store::{Answer, Request, Store};
+use crate::history::{Call, Ending, OpId, Outcome, Recorder, What};
+use crate::world::{Host, Net, Process, Rate, TrueTime};
+use fastrand::Rng;
+use ringfence::testkit::SimulatedMachine;
+use ringfence::{FencingToken, NotOwner, Ownership, Worker};
+use ringfence_core::ids::{Epoch, Scope, WorkerId};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// How long an owner waits for the store.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// A worker, whether it runs or not.
+pub struct WorkerHost {
+    /// Its name.
+    pub name: String,
+    /// Where it runs.
+    pub host: Host,
+    /// It, while it runs.
+    pub process: Option<Process>,
+    /// How its clock runs.
+    pub rate: Rate,
+    /// It is told to leave.
+    leave: Arc<Notify>,
+    machine: SimulatedMachine,
+    lives: u64,
+    shared: Arc<Shared>,
+    claims: BTreeMap<(Scope, Epoch), (u64, u64)>,
+}
+
+/// What the owners of one life of a process share with the world.
+struct Shared {
+    actor: String,
+    worker: WorkerId,
+    host: Host,
+    time: TrueTime,
+    store: Store,
+    recorder: Recorder,
+    operations: Arc<AtomicU64>,
+    /// False from the moment the process is killed: what is dropped then, nobody does.
+    alive: AtomicBool,
+    ended: AtomicBool,
+    owned: Mutex<Vec<Ownership>>,
+}
+
+/// What every life of every worker shares.
+#[derive(Clone)]
+pub struct Common {
+    /// The network.
+    pub net: Net,
+    /// True time.
+    pub time: TrueTime,
+    /// The store.
+    pub store: Store,
+    /// Where it is written down.
+    pub recorder: Recorder,
+    /// Numbers for operations.
+    pub operations: Arc<AtomicU64>,
+    /// The coordinator.
+    pub nodes: Vec<Host>,
+    /// The keyspaces it serves.
+    pub keyspaces: Vec<String>,
+}
+
+impl WorkerHost {
+    /// A worker that does not run yet.
+    ///
+    /// # Errors
+    /// When its name is none.
+    pub fn new(name: &str, host: Host, rate: Rate, common: &Common) -> anyhow::Result<WorkerHost> {
+        Ok(WorkerHost {
+            name: name.to_owned(),
+            host,
+            process: None,
+            rate,
+            leave: Arc::default(),
+            machine: SimulatedMachine::new(),
+            lives: 0,
+            shared: Arc::new(Shared::new(name, host, 0, common)?),
+            claims: BTreeMap::new(),
+        })
+    }
+
+    /// Starts it, the first time or again.
+    ///
+    /// # Errors
+    /// When the system does not give it a runtime.
+    pub fn start(&mut self, common: &Common, seed: u64) -> anyhow::Result<()> {
+        self.lives += 1;
+        common.net.begin(self.host);
+        let process = Process::new(common.time.now(), self.rate, seed)?;
+        self.shared = Arc::new(Shared::new(&self.name, self.host, self.lives, common)?);
+        self.leave = Arc::default();
+        self.machine = SimulatedMachine::new();
+        let coordinator = Dials::new(&common.net, self.host).coordinator(&common.nodes)?;
+        let (name, machine, leave) = (self.name.clone(), self.machine.clone(), Arc::clone(&self.leave));
+        let (shared, keyspaces) = (Arc::clone(&self.shared), common.keyspaces.clone());
+        let random = Arc::new(Mutex::new(Rng::with_seed(seed)));
+        process.runtime().spawn(async move {
+            let mut builder = Worker::builder(&name)
+                .coordinator_over(&coordinator)
+                .address(&shared.host.address())
+                .shutdown_limit(Some(Duration::from_secs(5)))
+                .simulated(&machine);
+            for keyspace in &keyspaces {
+                let (shared, random) = (Arc::clone(&shared), Arc::clone(&random));
+                builder = builder.own(keyspace, move |partition| {
+                    let random = random.lock().unwrap_or_else(PoisonError::into_inner).fork();
+                    Owner { shared: Arc::clone(&shared), partition, random }.run()
+                });
+            }
+            let served = match builder.join().await {
+                Ok(worker) => worker.serve_until(leave.notified()).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                shared.record(What::Note { text: format!("ended: {error}") });
+            }
+            // A supervisor starts it again.
+            shared.ended.store(true, Ordering::Relaxed);
+        });
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Kills it, or what is left of it when it ended by itself.
+    pub fn kill(&mut self, net: &Net, power: bool) {
+        let Some(process) = self.process.take() else { return };
+        self.shared.alive.store(false, Ordering::Relaxed);
+        net.end(self.host, power);
+        let guard = process.runtime().enter();
+        self.shared.owned.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        drop(guard);
+        drop(process);
+        self.finish_claims();
+        self.shared.record(What::Died { actor: self.shared.actor.clone() });
+    }
+
+    /// Tells it to give everything back and end.
+    pub fn leave(&self) {
+        self.leave.notify_one();
+    }
+
+    /// Whether it ended by itself.
+    pub fn ended(&self) -> bool {
+        self.shared.ended.load(Ordering::Relaxed)
+    }
+
+    /// Its machine was suspended: its timers stood still, its lease did not.
+    pub fn suspended(&mut self, for_ms: u64) {
+        if let Some(process) = &mut self.process {
+            process.suspended(for_ms);
+            self.machine.slept(Duration::from_millis(for_ms));
+        }
+    }
+
+    /// Asks what it answers for, now.
+    pub fn look(&mut self, now_us: u64) {
+        let Some(process) = &self.process else { return };
+        let _guard = process.runtime().enter();
+        for owned in self.shared.owned.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            if owned.is_valid() {
+                let token = owned.token();
+                let claim =
+                    self.claims.entry((token.scope().clone(), token.epoch())).or_insert((now_us, now_us));
+                claim.1 = now_us + 1;
+            }
+        }
+    }
+
+    /// Writes down what it answered for.
+    pub fn finish_claims(&mut self) {
+        for ((scope, epoch), (from, to)) in std::mem::take(&mut self.claims) {
+            self.shared.record(What::Claims { scope, epoch, from, to });
+        }
+    }
+}
+
+impl Shared {
+    fn new(name: &str, host: Host, life: u64, common: &Common) -> anyhow::Result<Shared> {
+        Ok(Shared {
+            actor: format!("{name}.{life}"),
+            worker: WorkerId::new(name)?,
+            host,
+            time: common.time.clone(),
+            store: common.store.clone(),
+            recorder: common.recorder.clone(),
+            operations: Arc::clone(&common.operations),
+            alive: AtomicBool::new(true),
+            ended: AtomicBool::new(false),
+            owned: Mutex::default(),
+        })
+    }
+
+    fn record(&self, what: What) {
+        self.recorder.record(self.time.us(), self.actor.as_str(), what);
+    }
+
+    fn operation(&self) -> OpId {
+        self.operations.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    async fn ask(&self, request: Request) -> Option<Answer> {
+        timeout(PATIENCE, self.store.ask(self.host, request)).await.ok()?.ok()
+    }
+}
+
+/// Why an owner's task ended by itself.
+#[derive(Debug, thiserror::Error)]
+enum Stopped {
+    #[error(transparent)]
+    NotOwner(#[from] NotOwner),
+    #[error("the fence has seen epoch {0:?}")]
+    Fenced(Option<Epoch>),
+}
+
+/// The owner of one partition, under one epoch.
+struct Owner {
+    shared: Arc<Shared>,
+    partition: Ownership,
+    random: Rng,
+}
+
+/// Writes down that a tenure ended, however it did.
+struct Tenure {
+    shared: Arc<Shared>,
+    partition: Ownership,
+    why: Option<Ending>,
+}
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        if !self.shared.alive.load(Ordering::Relaxed) {
+            return;
+        }
+        let (scope, epoch) = (self.partition.token().scope().clone(), self.partition.epoch());
+        let why = self.why.unwrap_or(Ending::Lost);
+        self.shared.record(What::Ended { scope, epoch, why });
+        let is_this = |owned: &Ownership| owned.epoch() == epoch && owned.token() == self.partition.token();
+        self.shared.owned.lock().unwrap_or_else(PoisonError::into_inner).retain(|owned| !is_this(owned));
+    }
+}
+
+impl Owner {
+    async fn run(mut self) -> Result<(), Stopped> {
+        let token = self.partition.token().clone();
+        let (scope, epoch) = (token.scope().clone(), token.epoch());
+        let worker = self.shared.worker.clone();
+        self.shared.record(What::Began { scope: scope.clone(), epoch, worker });
+        self.shared.owned.lock().unwrap_or_else(PoisonError::into_inner).push(self.partition.clone());
+        let mut tenure =
+            Tenure { shared: Arc::clone(&self.shared), partition: self.partition.clone(), why: None };
+        let served = self.serve(&token).await;
+        tenure.why = Some(match &served {
+            Ok(()) if self.partition.is_revoked() => Ending::Revoked,
+            Ok(()) => Ending::Returned,
+            Err(Stopped::NotOwner(_)) => Ending::Lost,
+            Err(Stopped::Fenced(_)) => Ending::Failed,
+        });
+        served
+    }
+
+    /// Raises, reads, says ready, and writes until the partition is wanted back.
+    async fn serve(&mut self, token: &FencingToken) -> Result<(), Stopped> {
+        let (scope, epoch) = (token.scope().clone(), token.epoch());
+        loop {
+            match self.shared.ask(Request::Raise(token.clone())).await {
+                Some(Answer::Done) => break,
+                Some(Answer::Fenced(highest)) => return Err(Stopped::Fenced(Some(highest))),
+                Some(_) => return Err(Stopped::Fenced(None)),
+                None if self.partition.is_revoked() => return Ok(()),
+                None => {}
+            }
+        }
+        let key = scope.to_string();
+        while !self.read(&key, token).await {
+            if self.partition.is_revoked() {
+                return Ok(());
+            }
+        }
+        self.partition.ready().await?;
+        self.shared.record(What::Ready { scope, epoch });
+        while !self.partition.is_revoked() {
+            let looked = self.shared.time.us();
+            // The stamp is taken when the operation starts, and carried to its end.
+            let stamp = self.partition.stamp()?;
+            match self.random.u8(..10) {
+                0 => drop(self.read(&key, &stamp).await),
+                1 => self.append_later(&key, stamp),
+                _ => self.append(&key, stamp).await?,
+            }
+            let pause = Duration::from_millis(self.random.u64(10..90));
+            self.partition.until_revoked(tokio::time::sleep(pause)).await;
+            // A look after what may have been a long pause, before anything else of this process had its turn.
+            if self.shared.time.us() > looked + 500_000 && self.partition.is_valid() {
+                let (scope, epoch) = (token.scope().clone(), token.epoch());
+                self.shared.record(What::Believed { scope, epoch, asked: self.shared.time.us() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the list; false when no answer came.
+    async fn read(&self, key: &str, token: &FencingToken) -> bool {
+        let op = self.shared.operation();
+        let token = Some((token.scope().clone(), token.epoch()));
+        self.shared.record(What::Invoked { op, key: key.to_owned(), call: Call::Read, token });
+        let found = self.shared.ask(Request::Read(key.to_owned())).await;
+        let outcome = match found {
+            Some(Answer::List(list)) => Outcome::Ok(list),
+            _ => Outcome::Unknown,
+        };
+        let known = outcome != Outcome::Unknown;
+        self.shared.record(What::Returned { op, outcome });
+        known
+    }
+
+    async fn append(&self, key: &str, stamp: FencingToken) -> Result<(), Stopped> {
+        let op = self.begin_append(key, &stamp);
+        match self.shared.finish_append(op, key, stamp).await {
+            Some(Answer::Fenced(highest)) => Err(Stopped::Fenced(Some(highest))),
+            _ => Ok(()),
+        }
+    }
+
+    /// A slow hand: an operation that was stamped in time and is sent much later, by nobody who looks at the lease again.
+    fn append_later(&mut self, key: &str, stamp: FencingToken) {
+        let op = self.begin_append(key, &stamp);
+        let late = Duration::from_millis(self.random.u64(100..6_000));
+        let (shared, key) = (Arc::clone(&self.shared), key.to_owned());
+        tokio::spawn(async move {
+            tokio::time::sleep(late).await;
+            shared.finish_append(op, &key, stamp).await;
+        });
+    }
+
+    fn begin_append(&self, key: &str, stamp: &FencingToken) -> OpId {
+        let op = self.shared.operation();
+        let token = Some((stamp.scope().clone(), stamp.epoch()));
+        self.shared.record(What::Invoked { op, key: key.to_owned(), call: Call::Append(op), token });
+        op
+    }
+}
+
+impl Shared {
+    async fn finish_append(&self, op: OpId, key: &str, stamp: FencingToken) -> Option<Answer> {
+        let answer = self.ask(Request::Append { op, stamp, key: key.to_owned() }).await;
+        let outcome = match &answer {
+            Some(Answer::Done) => Outcome::Ok(Vec::new()),
+            Some(Answer::Fenced(_) | Answer::Refused) => Outcome::Refused,
+            Some(Answer::List(_)) | None => Outcome::Unknown,
+        };
+        self.record(What::Returned { op, outcome });
+        answer
+    }
+}

@@ -1,0 +1,154 @@
+//! Many worlds, one after the other: the verb that is run when none is named.
+
+use anyhow::Context as _;
+use clap::Args;
+use ringfence_sim::seeds::{self, Progress, Report, Seeds, Shrunk, Trial, shrink};
+use std::io::{IsTerminal as _, Write as _};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How many worlds are tried to make a broken one smaller.
+const SHRINKING: usize = 80;
+/// How many lines of the transcript are printed before what was broken.
+const LINES: usize = 60;
+
+#[derive(Debug, Args)]
+pub(crate) struct SeedsArgs {
+    /// The seeds, from the first to before the last.
+    #[arg(long, value_name = "FIRST..END", value_parser = range)]
+    seeds: Option<Range<u64>>,
+    /// How many worlds at once; one a processor unless given.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Begin no seed after so many seconds, once --at-least are done.
+    #[arg(long, value_name = "SECONDS")]
+    within: Option<u64>,
+    /// How many seeds are run however long they take.
+    #[arg(long, value_name = "SEEDS", default_value_t = 0, requires = "within")]
+    at_least: u64,
+    /// Where the seeds that held are kept, so that the next run of the same build goes on; nowhere when empty.
+    #[arg(long, value_name = "FILE", default_value = "target/seeds.json")]
+    state: PathBuf,
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("{text:?} is no range of seeds: give FIRST..END, such as 0..1000");
+    let (first, end) = text.split_once("..").ok_or_else(wrong)?;
+    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
+    let range = number(first)?..number(end)?;
+    if range.is_empty() { Err(wrong()) } else { Ok(range) }
+}
+
+impl SeedsArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let range = self.seeds.clone().unwrap_or(0..1_000);
+        let mut progress =
+            if self.state.as_os_str().is_empty() { Progress::none() } else { Progress::open(&self.state)? };
+        let began = Instant::now();
+        let jobs = self.jobs.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
+        let seeds = Seeds {
+            range: range.clone(),
+            jobs: jobs.unwrap_or(1),
+            until: self.within.map(|within| (began + Duration::from_secs(within), self.at_least)),
+        };
+        let already = range.clone().filter(|seed| progress.is_done(*seed)).count() as u64;
+        let mut bar = Bar::new(range.end - range.start, already);
+        let mut total = Report::default();
+        let mut unsaved = 0;
+        let broken = seeds::run(&seeds, &mut progress, |progress, report| {
+            add(&mut total, report);
+            bar.step();
+            unsaved += 1;
+            if unsaved == 20 {
+                unsaved = 0;
+                // The last word is said below.
+                let _ = progress.save();
+            }
+        })?;
+        bar.end();
+        progress.save().with_context(|| format!("{} could not be written", self.state.display()))?;
+        println!(
+            "{} seeds in {:.0} s ({already} more were done before): {} faults, {} elections, {} tenures, {} writes \
+             accepted, {} stale ones refused, {} simulated minutes",
+            bar.done,
+            began.elapsed().as_secs_f64(),
+            total.faults,
+            total.elections,
+            total.grants,
+            total.writes,
+            total.refused,
+            total.simulated_ms / 60_000,
+        );
+        let Some(broken) = broken else {
+            println!("everything held");
+            return Ok(ExitCode::SUCCESS);
+        };
+        println!("seed {} is broken; making it smaller", broken.seed);
+        print!("{broken}");
+        tell(&shrink(&broken, SHRINKING, Trial::run)?)?;
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+fn add(total: &mut Report, report: &Report) {
+    total.faults += report.faults;
+    total.elections += report.elections;
+    total.grants += report.grants;
+    total.writes += report.writes;
+    total.refused += report.refused;
+    total.simulated_ms += report.simulated_ms;
+}
+
+/// Prints how to see it again, what was broken, and what happened just before.
+fn tell(shrunk: &Shrunk) -> anyhow::Result<()> {
+    let again = shrunk.trial.arguments().join(" ");
+    println!("\nafter {} tries this is left of it:\n", shrunk.tried);
+    print!("{}", shrunk.report);
+    let transcript = shrunk.trial.transcript()?;
+    let lines: Vec<&str> = transcript.lines().collect();
+    let last = shrunk.report.last_event().map_or(lines.len(), |event| (event + 1).min(lines.len()));
+    println!();
+    for line in &lines[last.saturating_sub(LINES)..last] {
+        println!("{line}");
+    }
+    println!("\nall of it: cargo run --release -p ringfence-sim -- {again} --transcript");
+    Ok(())
+}
+
+/// A line that shows how far it is, where somebody looks.
+struct Bar {
+    all: u64,
+    already: u64,
+    done: u64,
+    began: Instant,
+    shown: bool,
+}
+
+impl Bar {
+    fn new(all: u64, already: u64) -> Bar {
+        Bar { all, already, done: 0, began: Instant::now(), shown: std::io::stderr().is_terminal() }
+    }
+
+    fn step(&mut self) {
+        self.done += 1;
+        if !self.shown {
+            return;
+        }
+        let rate = self.done as f64 / self.began.elapsed().as_secs_f64().max(0.001);
+        let (now, width) = (self.already + self.done, 30);
+        let full = (width * now / self.all.max(1)).min(width) as usize;
+        let bar = format!("{}{}", "#".repeat(full), "-".repeat(width as usize - full));
+        let left = (self.all.saturating_sub(now)) as f64 / rate;
+        eprint!("\r[{bar}] {now}/{} seeds, {rate:.1} a second, {left:.0} s left  ", self.all);
+        // A terminal that went away is not worth an error.
+        let _ = std::io::stderr().flush();
+    }
+
+    fn end(&self) {
+        if self.shown && self.done > 0 {
+            eprintln!();
+        }
+    }
+}

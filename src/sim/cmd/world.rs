@@ -1,0 +1,114 @@
+//! One world in this process: what the runner of many starts for each seed, and what a person starts to look at one.
+
+use clap::{Args, ValueEnum};
+use ringfence_sim::history::What;
+use ringfence_sim::run::{Outcome, Plan, run};
+use ringfence_sim::seeds::{Report, Trial};
+use std::hash::{DefaultHasher, Hasher};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Runs the world of one seed and says what happened.
+#[derive(Debug, Args)]
+pub(crate) struct World {
+    /// The seed: it decides everything.
+    #[arg(long)]
+    seed: u64,
+    /// Only so many of the faults that the seed has.
+    #[arg(long)]
+    faults: Option<usize>,
+    /// Without these of them, by number from 0.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<usize>,
+    /// With a store that believes whoever comes: a stale write must be found.
+    #[arg(long)]
+    no_fence: bool,
+    /// Print everything that happened.
+    #[arg(long)]
+    transcript: bool,
+    /// Print the log of the product too, filtered as by RUST_LOG.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// How the report is printed.
+    #[arg(short, long, default_value = "text")]
+    output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+impl World {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(filter) = &self.log {
+            tracing_subscriber::fmt().with_env_filter(filter.clone()).with_writer(std::io::stderr).init();
+        }
+        crate::dice::load(self.seed);
+        let trial = Trial {
+            seed: self.seed,
+            faults: self.faults,
+            without: self.without.clone(),
+            no_fence: self.no_fence,
+        };
+        let mut plan = Plan::of(self.seed);
+        let all = plan.faults.len();
+        trial.trim(&mut plan);
+        let began = Instant::now();
+        // A thread that was not there before the dice were loaded.
+        let world = std::thread::scope(|scope| {
+            let world = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || {
+                fastrand::seed(plan.seed);
+                run(&plan)
+            })?;
+            world.join().map_err(|_| anyhow::anyhow!("the world itself panicked"))?
+        });
+        let outcome = world?;
+        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let report = Report { took_ms, faults: all as u64, ..report(&plan, &outcome) };
+        if self.transcript {
+            println!("{}", outcome.history);
+        }
+        match self.output {
+            Format::Json => println!("{}", serde_json::to_string(&report)?),
+            Format::Text => print!("{report}"),
+        }
+        Ok(if report.held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// As much as a program's first thread has.
+const STACK: usize = 8 << 20;
+/// How many violations a report tells.
+const TOLD: usize = 8;
+
+fn report(plan: &Plan, outcome: &Outcome) -> Report {
+    let events = &outcome.history.events;
+    let count = |is: fn(&What) -> bool| events.iter().filter(|event| is(&event.what)).count() as u64;
+    let broken = outcome.broken.iter().cloned();
+    let violations = outcome.verdict.violations.iter().map(ToString::to_string);
+    Report {
+        seed: plan.seed,
+        held: outcome.held(),
+        violations: broken.chain(violations).take(TOLD).collect(),
+        events: events.len() as u64,
+        faults: outcome.figures.faults,
+        elections: outcome.figures.elections,
+        grants: count(|what| matches!(what, What::Began { .. })),
+        writes: count(|what| matches!(what, What::Applied { .. })),
+        refused: count(|what| matches!(what, What::RefusedStale { .. })),
+        simulated_ms: outcome.figures.simulated_ms,
+        took_ms: 0,
+        history: fingerprint(outcome),
+    }
+}
+
+/// A number of everything that happened.
+fn fingerprint(outcome: &Outcome) -> String {
+    let mut hasher = DefaultHasher::new();
+    for event in &outcome.history.events {
+        hasher.write(event.to_string().as_bytes());
+    }
+    format!("{:016x}", hasher.finish())
+}

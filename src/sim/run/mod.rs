@@ -1,0 +1,71 @@
+//! One world, from its seed to its verdict.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `panics` | what panicked |
+//! | `plan` | what goes wrong when, drawn from the seed |
+//! | `stage` | the actors, and what a fault does to them |
+//! | `witness` | what is written down by whoever sees through everything |
+
+mod panics;
+mod plan;
+mod stage;
+mod witness;
+
+pub use plan::{Fault, Plan, Timed};
+
+use crate::checker::{Rules, Verdict, check};
+use crate::history::History;
+use stage::Stage;
+
+/// What one world came to.
+pub struct Outcome {
+    /// Everything that happened.
+    pub history: History,
+    /// What was broken.
+    pub verdict: Verdict,
+    /// Nodes that became different from others, or could not go on although a disk lost no more than it may.
+    pub broken: Vec<String>,
+    /// What the machines did, for figures.
+    pub figures: Figures,
+}
+
+impl Outcome {
+    /// Whether everything held.
+    pub fn held(&self) -> bool {
+        self.verdict.held() && self.broken.is_empty()
+    }
+}
+
+/// How much happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Faults.
+    pub faults: u64,
+    /// Simulated time, in milliseconds.
+    pub simulated_ms: u64,
+    /// Terms that a node led.
+    pub elections: u64,
+}
+
+/// Runs a world.
+///
+/// # Errors
+/// When the system does not give the processes what they need.
+pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
+    panics::watch();
+    let mut stage = Stage::open(plan)?;
+    for now in 1..=plan.ends {
+        stage.tick(now)?;
+    }
+    let (history, figures, mut broken) = stage.close_down();
+    broken.extend(panics::take());
+    let mut rules = Rules {
+        leases: !plan.beyond_drift,
+        progress_us: Some(plan.progress_ms() * 1_000),
+        ..Rules::default()
+    };
+    rules.fence_takeover.extend(plan.fast_keyspace());
+    let verdict = check(&history, &rules);
+    Ok(Outcome { history, verdict, broken, figures })
+}

@@ -1,0 +1,243 @@
+//! What goes wrong when. The whole plan is drawn from the seed before the world begins, so that a world can be run again
+//! with less going wrong in it.
+
+use crate::world::{Host, Ms, Rate};
+use fastrand::Rng;
+use ringfence_core::ids::KeyspaceName;
+use std::fmt;
+use std::time::Duration;
+
+/// Hosts of workers begin here; those of nodes are their ids.
+const FIRST_WORKER: u16 = 101;
+/// The router's.
+pub(super) const ROUTER: Host = Host(201);
+/// The operator's.
+pub(super) const OPERATOR: Host = Host(202);
+/// Faults begin when the world has found itself.
+const QUIET_MS: Ms = 4_000;
+
+/// A world to be.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where everything comes from.
+    pub seed: u64,
+    /// The nodes that form the cluster.
+    pub nodes: Vec<Host>,
+    /// The workers.
+    pub workers: Vec<Host>,
+    /// How fast the clocks run, by host.
+    pub rates: Vec<(Host, Rate)>,
+    /// The rates differ by more than the bound: leases are not promised.
+    pub beyond_drift: bool,
+    /// The lease of both keyspaces.
+    pub ttl: Duration,
+    /// Partitions of each.
+    pub partitions: u32,
+    /// What goes wrong, in order.
+    pub faults: Vec<Timed>,
+    /// The last fault is over.
+    pub heals: Ms,
+    /// From here on nothing is to change hands.
+    pub steady: Ms,
+    /// The end.
+    pub ends: Ms,
+    /// The store checks tokens.
+    pub fenced: bool,
+}
+
+/// A fault and its time.
+#[derive(Clone, Debug)]
+pub struct Timed {
+    /// When it begins.
+    pub at: Ms,
+    /// What it is.
+    pub fault: Fault,
+}
+
+/// Something that goes wrong, or that an operator does. Durations are in milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A process does not run for a while.
+    Pause(Host, u64),
+    /// A machine is suspended for a while.
+    Suspend(Host, u64),
+    /// A process is killed, and started again after a while.
+    Kill(Host, u64),
+    /// A machine loses power, and comes back after a while.
+    PowerLoss(Host, u64),
+    /// A node's machine loses power in the middle of a write: at this one from now.
+    PowerLossInWrite(Host, u32, u64),
+    /// All nodes are killed at once.
+    KillNodes(u64),
+    /// All nodes lose power at once.
+    NodesLosePower(u64),
+    /// Nothing gets from one host to another.
+    OneWay(Host, Host, u64),
+    /// Nothing gets between two hosts.
+    Cut(Host, Host, u64),
+    /// A host is cut off from all others.
+    Isolate(Host, u64),
+    /// Nothing gets from the nodes to a host: requests arrive, answers do not.
+    LostReplies(Host, u64),
+    /// A way is slow and loses much, both ways.
+    Slow(Host, Host, u64),
+    /// All connections between two hosts break.
+    Reset(Host, Host),
+    /// A node's disk is full for a while.
+    DiskFull(Host, u64),
+    /// A node's disk fails its next flush.
+    FlushFails(Host),
+    /// A node's disk is slow for a while.
+    SlowDisk(Host, u64),
+    /// A node's wall clock jumps by so many milliseconds.
+    WallJump(Host, i64),
+    /// A host reaches the store badly for a while.
+    StoreWeather(Host, u64),
+    /// A worker leaves and comes back.
+    Leave(Host, u64),
+    /// An operator moves a partition: keyspace, partition, worker.
+    Move(usize, u32, Host),
+    /// An operator lets another node lead.
+    Transfer,
+    /// A new node is added, and another removed.
+    Replace(Host, Host),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl Plan {
+    /// The world of a seed.
+    pub fn of(seed: u64) -> Plan {
+        let mut random = Rng::with_seed(seed);
+        let nodes: Vec<Host> = (1..=if random.u8(..5) == 0 { 5 } else { 3 }).map(Host).collect();
+        let workers: Vec<Host> = (0..random.u16(2..=4)).map(|n| Host(FIRST_WORKER + n)).collect();
+        let beyond_drift = random.u8(..12) == 0;
+        let most = if beyond_drift { 60_000 } else { 4_500 };
+        let all = nodes.iter().chain(&workers);
+        let rates = all.map(|host| (*host, Rate { ppm: random.i64(-most..=most) })).collect();
+        let ttl = Duration::from_secs(random.u64(1..=3));
+        let heals = 36_000;
+        let mut plan = Plan {
+            seed,
+            nodes,
+            workers,
+            rates,
+            beyond_drift,
+            ttl,
+            partitions: random.u32(1..=6),
+            faults: Vec::new(),
+            heals,
+            steady: 0,
+            ends: 60_000,
+            fenced: true,
+        };
+        plan.steady = plan.heals + plan.progress_ms() + 1_000;
+        plan.draw_faults(&mut random);
+        plan
+    }
+
+    /// How long after the last fault every partition must have a ready owner: a worker may have to notice that its session
+    /// is lost and back off (5 s) before it joins anew, sessions of the dead have to run out, the lead to be found.
+    pub fn progress_ms(&self) -> u64 {
+        let ttl = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
+        2 * ttl + 11_000
+    }
+
+    /// The keyspaces: one taken over by lease, one by fence.
+    pub fn keyspaces() -> [&'static str; 2] {
+        ["orders", "fast"]
+    }
+
+    /// The one in which leases are not promised.
+    pub fn fast_keyspace(&self) -> Option<KeyspaceName> {
+        Plan::keyspaces()[1].parse().ok()
+    }
+
+    fn draw_faults(&mut self, random: &mut Rng) {
+        // Some worlds are calm, some are stormy, and most have one kind of trouble more than others.
+        let every = random.u64(150..4_000);
+        let taste = random.u8(..FAULTS);
+        let mut at = QUIET_MS;
+        let mut replaced = false;
+        loop {
+            at += random.u64(1..=every * 2);
+            if at >= self.heals {
+                break;
+            }
+            let kind = if random.u8(..3) == 0 { taste } else { random.u8(..FAULTS) };
+            let fault = self.draw(random, kind, at);
+            if let Fault::Replace(..) = fault {
+                if replaced {
+                    continue;
+                }
+                replaced = true;
+            }
+            self.faults.push(Timed { at, fault });
+        }
+    }
+
+    fn draw(&self, random: &mut Rng, kind: u8, at: Ms) -> Fault {
+        let node = |random: &mut Rng| self.nodes[random.usize(..self.nodes.len())];
+        let worker = |random: &mut Rng| self.workers[random.usize(..self.workers.len())];
+        let any = |random: &mut Rng| if random.bool() { node(random) } else { worker(random) };
+        let ttl = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
+        // From a hiccup to well beyond a lease, and never beyond the time of trouble.
+        let most = (self.heals - at).max(2);
+        let span = |random: &mut Rng| {
+            let bound = if random.bool() { ttl / 2 } else { ttl * 5 / 2 };
+            random.u64(20..=bound).min(most - 1)
+        };
+        let other = |random: &mut Rng, host: Host| loop {
+            let peer = node(random);
+            if peer != host {
+                return peer;
+            }
+        };
+        match kind {
+            0 | 1 => Fault::Pause(worker(random), span(random)),
+            2 => Fault::Pause(node(random), span(random)),
+            3 => Fault::Suspend(any(random), span(random)),
+            4 => Fault::Kill(worker(random), span(random)),
+            5 => Fault::Kill(node(random), span(random)),
+            6 => Fault::PowerLoss(any(random), span(random)),
+            7 => Fault::PowerLossInWrite(node(random), random.u32(1..60), span(random)),
+            8 if random.bool() => Fault::KillNodes(span(random)),
+            8 => Fault::NodesLosePower(span(random)),
+            9 => {
+                let (a, for_ms) = (any(random), span(random));
+                let b = other(random, a);
+                if random.bool() { Fault::OneWay(a, b, for_ms) } else { Fault::OneWay(b, a, for_ms) }
+            }
+            10 => {
+                let (a, for_ms) = (any(random), span(random));
+                Fault::Cut(a, other(random, a), for_ms)
+            }
+            11 => Fault::Isolate(any(random), span(random)),
+            12 => Fault::LostReplies(worker(random), span(random)),
+            13 => {
+                let (a, for_ms) = (any(random), span(random));
+                Fault::Slow(a, other(random, a), for_ms)
+            }
+            14 => {
+                let a = any(random);
+                Fault::Reset(a, other(random, a))
+            }
+            15 => Fault::DiskFull(node(random), span(random)),
+            16 => Fault::FlushFails(node(random)),
+            17 => Fault::SlowDisk(node(random), span(random)),
+            18 => Fault::WallJump(node(random), random.i64(-3_600_000..3_600_000)),
+            19 => Fault::StoreWeather(worker(random), span(random)),
+            20 => Fault::Leave(worker(random), span(random)),
+            21 | 22 => Fault::Move(random.usize(..2), random.u32(..self.partitions), worker(random)),
+            23 => Fault::Transfer,
+            _ => Fault::Replace(Host(self.nodes.len() as u16 + 1), node(random)),
+        }
+    }
+}
+
+/// How many kinds there are to draw from.
+const FAULTS: u8 = 25;

@@ -1,0 +1,421 @@
+//! The actors, and what a fault does to them.
+
+use super::Figures;
+use super::plan::{Fault, OPERATOR, Plan, ROUTER};
+use super::witness::Witness;
+use crate::actors::node::{Beginning, Node};
+use crate::actors::operator::{Operator, Order};
+use crate::actors::router::RouterHost;
+use crate::actors::store::{self, Store};
+use crate::actors::worker::{Common, WorkerHost};
+use crate::history::{History, Recorder, What};
+use crate::world::{Disk, Host, Ms, Net, Rate, TrueTime, Weather};
+use fastrand::Rng;
+use ringfence::admin::{PolicyChange, Takeover};
+use ringfence::ids::{NodeId, PartitionId, WorkerId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How long a supervisor waits before it starts a process again that ended by itself.
+const RESTART_MS: u64 = 300;
+
+/// Everything, while it runs.
+pub(super) struct Stage {
+    plan: Plan,
+    random: Rng,
+    now: Ms,
+    common: Common,
+    nodes: BTreeMap<Host, Node>,
+    workers: BTreeMap<Host, WorkerHost>,
+    router: RouterHost,
+    operator: Operator,
+    witness: Witness,
+    /// Processes that do not run until then.
+    paused: BTreeMap<Host, Ms>,
+    /// Nodes that were removed for good.
+    gone: BTreeSet<Host>,
+    later: BTreeMap<(Ms, u64), Later>,
+    next_fault: usize,
+    number: u64,
+    broken: Vec<String>,
+}
+
+/// What happens at the end of a fault.
+enum Later {
+    Open(Host, Host),
+    Fair(Host, Host),
+    Start(Host),
+    Suspended(Host, u64),
+    DiskRecovers(Host),
+    StoreFair(Host),
+    RemoveNode(Host),
+}
+
+impl Stage {
+    pub(super) fn open(plan: &Plan) -> anyhow::Result<Stage> {
+        let mut random = Rng::with_seed(plan.seed ^ 0x5eed);
+        let (time, recorder) = (TrueTime::default(), Recorder::new());
+        let common = Common {
+            net: Net::new(random.fork()),
+            time: time.clone(),
+            store: Store::new(random.fork(), &time, &recorder, plan.fenced),
+            recorder,
+            operations: Arc::new(AtomicU64::new(0)),
+            nodes: plan.nodes.clone(),
+            keyspaces: Plan::keyspaces().map(str::to_owned).to_vec(),
+        };
+        let rate =
+            |host| plan.rates.iter().find(|(of, _)| *of == host).map_or(Rate::default(), |(_, rate)| *rate);
+        let mut nodes = BTreeMap::new();
+        for host in &plan.nodes {
+            nodes.insert(*host, Node::new(*host, Disk::new(random.fork()), rate(*host)));
+        }
+        let mut workers = BTreeMap::new();
+        for (host, number) in plan.workers.iter().zip(1..) {
+            let worker = WorkerHost::new(&format!("w{number}"), *host, rate(*host), &common)?;
+            workers.insert(*host, worker);
+        }
+        let router = RouterHost::start(ROUTER, &common, plan.partitions, random.u64(..))?;
+        let operator = Operator::start(OPERATOR, &common, random.u64(..))?;
+        let mut stage = Stage {
+            plan: plan.clone(),
+            random,
+            now: 0,
+            common,
+            nodes,
+            workers,
+            router,
+            operator,
+            witness: Witness::default(),
+            paused: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            later: BTreeMap::new(),
+            next_fault: 0,
+            number: 0,
+            broken: Vec::new(),
+        };
+        for (name, takeover) in Plan::keyspaces().into_iter().zip([Takeover::Lease, Takeover::Fence]) {
+            let policy =
+                PolicyChange { ttl: Some(plan.ttl), takeover: Some(takeover), ..PolicyChange::default() };
+            stage.operator.order(Order::Create(name.to_owned(), plan.partitions, policy));
+        }
+        let nodes: Vec<Host> = stage.nodes.keys().copied().collect();
+        for host in nodes {
+            stage.start(host)?;
+        }
+        let workers: Vec<Host> = stage.workers.keys().copied().collect();
+        for host in workers {
+            // They fail to join until their keyspaces exist, and are started again.
+            let at = stage.random.u64(1..1_500);
+            stage.later(at, Later::Start(host));
+        }
+        Ok(stage)
+    }
+
+    fn later(&mut self, after: u64, what: Later) {
+        self.number += 1;
+        self.later.insert((self.now + after, self.number), what);
+    }
+
+    fn record(&self, what: What) {
+        self.common.recorder.record(self.common.time.us(), "world", what);
+    }
+
+    /// Lets a millisecond pass.
+    pub(super) fn tick(&mut self, now: Ms) -> anyhow::Result<()> {
+        self.now = now;
+        self.common.time.set(now);
+        while let Some(timed) = self.plan.faults.get(self.next_fault).filter(|timed| timed.at <= now).cloned()
+        {
+            self.next_fault += 1;
+            self.record(What::Fault { text: timed.fault.to_string() });
+            self.strike(timed.fault)?;
+        }
+        if now == self.plan.heals {
+            self.heal()?;
+        }
+        if now == self.plan.steady {
+            self.record(What::Steady);
+        }
+        while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= now) {
+            let what = entry.remove();
+            self.end_of_fault(what)?;
+        }
+        self.common.store.run(now);
+        self.common.net.deliver(now);
+        self.run_processes(now);
+        self.look();
+        self.supervise();
+        Ok(())
+    }
+
+    fn run_processes(&mut self, now: Ms) {
+        let paused = |host: &Host| self.paused.get(host).is_some_and(|until| *until > now);
+        for node in self.nodes.values_mut().filter(|node| !paused(&node.host)) {
+            if let Some(process) = &mut node.process {
+                process.run_until(now);
+            }
+        }
+        for worker in self.workers.values_mut().filter(|worker| !paused(&worker.host)) {
+            if let Some(process) = &mut worker.process {
+                process.run_until(now);
+            }
+        }
+        self.router.process.run_until(now);
+        self.operator.process.run_until(now);
+    }
+
+    fn look(&mut self) {
+        let (at, now) = (self.common.time.us(), self.now);
+        for node in self.nodes.values() {
+            self.witness.look(node, at, &self.common.recorder);
+        }
+        let paused = |host: &Host| self.paused.get(host).is_some_and(|until| *until > now);
+        for worker in self.workers.values_mut().filter(|worker| !paused(&worker.host)) {
+            worker.look(at);
+        }
+    }
+
+    /// Starts again what ended by itself.
+    fn supervise(&mut self) {
+        let mut again = Vec::new();
+        for node in self.nodes.values_mut() {
+            if node.disk.is_dark() && node.process.is_some() {
+                node.kill(&self.common.net, true);
+                again.push((node.host, RESTART_MS));
+            } else if let Some(why) = node.process.as_ref().and_then(|_| node.ended()) {
+                let text = format!("{} ended: {why}", node.host.0);
+                let removed = self.gone.contains(&node.host);
+                if !removed && (why.contains("damaged") || why.contains("missing") || why.contains("lost")) {
+                    self.broken.push(text.clone());
+                }
+                self.common.recorder.record(self.common.time.us(), "world", What::Note { text });
+                node.kill(&self.common.net, false);
+                again.push((node.host, RESTART_MS));
+            }
+        }
+        for worker in self.workers.values_mut() {
+            if worker.process.is_some() && worker.ended() {
+                worker.kill(&self.common.net, false);
+                again.push((worker.host, RESTART_MS));
+            }
+        }
+        for (host, after) in again {
+            self.later(after, Later::Start(host));
+        }
+    }
+
+    fn start(&mut self, host: Host) -> anyhow::Result<()> {
+        let seed = self.random.u64(..);
+        self.paused.remove(&host);
+        if let Some(node) = self.nodes.get_mut(&host).filter(|node| node.process.is_none()) {
+            if self.gone.contains(&host) {
+                return Ok(());
+            }
+            let founders = &self.plan.nodes;
+            let beginning =
+                if founders.contains(&host) { Beginning::Founds(founders.clone()) } else { Beginning::Joins };
+            node.start(&self.common.net, &self.common.time, &beginning, seed)?;
+            self.witness.restarted(node.id);
+        }
+        if let Some(worker) = self.workers.get_mut(&host).filter(|worker| worker.process.is_none()) {
+            worker.start(&self.common, seed)?;
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, host: Host, power: bool) {
+        if let Some(node) = self.nodes.get_mut(&host) {
+            node.kill(&self.common.net, power);
+        }
+        if let Some(worker) = self.workers.get_mut(&host) {
+            worker.kill(&self.common.net, power);
+        }
+    }
+
+    fn everybody(&self) -> Vec<Host> {
+        self.nodes.keys().chain(self.workers.keys()).copied().chain([ROUTER, OPERATOR]).collect()
+    }
+
+    fn close(&mut self, from: Host, to: Host, for_ms: u64) {
+        self.common.net.change(from, to, |weather| weather.closed = true);
+        self.later(for_ms, Later::Open(from, to));
+    }
+
+    fn strike(&mut self, fault: Fault) -> anyhow::Result<()> {
+        match fault {
+            Fault::Pause(host, for_ms) => drop(self.paused.insert(host, self.now + for_ms)),
+            Fault::Suspend(host, for_ms) => {
+                self.paused.insert(host, self.now + for_ms);
+                self.later(for_ms, Later::Suspended(host, for_ms));
+            }
+            Fault::Kill(host, for_ms) => {
+                self.kill(host, false);
+                self.later(for_ms, Later::Start(host));
+            }
+            Fault::PowerLoss(host, for_ms) => {
+                self.kill(host, true);
+                self.later(for_ms, Later::Start(host));
+            }
+            Fault::PowerLossInWrite(host, writes, _) => {
+                if let Some(node) = self.nodes.get(&host) {
+                    node.disk.trouble(|trouble| trouble.power_lost_after = Some(writes));
+                }
+            }
+            Fault::KillNodes(for_ms) | Fault::NodesLosePower(for_ms) => {
+                let power = matches!(fault, Fault::NodesLosePower(_));
+                let nodes: Vec<Host> = self.nodes.keys().copied().collect();
+                for host in nodes {
+                    self.kill(host, power);
+                    let apart = self.random.u64(0..200);
+                    self.later(for_ms + apart, Later::Start(host));
+                }
+            }
+            Fault::OneWay(from, to, for_ms) => self.close(from, to, for_ms),
+            Fault::Cut(a, b, for_ms) => {
+                self.close(a, b, for_ms);
+                self.close(b, a, for_ms);
+            }
+            Fault::Isolate(host, for_ms) => {
+                for other in self.everybody() {
+                    self.close(host, other, for_ms);
+                    self.close(other, host, for_ms);
+                }
+            }
+            Fault::LostReplies(host, for_ms) => {
+                let nodes: Vec<Host> = self.nodes.keys().copied().collect();
+                for node in nodes {
+                    self.close(node, host, for_ms);
+                }
+            }
+            Fault::Slow(a, b, for_ms) => {
+                let most = self.random.u64(10..300);
+                let loss = self.random.u8(..40);
+                for (from, to) in [(a, b), (b, a)] {
+                    self.common.net.change(from, to, |weather| {
+                        *weather = Weather { latency: 1..=most, loss, ..weather.clone() };
+                    });
+                    self.later(for_ms, Later::Fair(from, to));
+                }
+            }
+            Fault::Reset(a, b) => self.common.net.reset(a, b),
+            Fault::DiskFull(host, for_ms) => self.disk(host, for_ms, |trouble| trouble.full = true),
+            Fault::FlushFails(host) => self.disk(host, 1_000, |trouble| trouble.fails_flush = true),
+            Fault::SlowDisk(host, for_ms) => {
+                let most = self.random.u64(5_000..900_000);
+                self.disk(host, for_ms, |trouble| trouble.takes_us = most / 4..=most);
+            }
+            Fault::WallJump(host, by) => {
+                if let Some(node) = self.nodes.get(&host) {
+                    node.wall.fetch_add(by, Ordering::Relaxed);
+                }
+            }
+            Fault::StoreWeather(host, for_ms) => {
+                let most = self.random.u64(20..1_500);
+                let (loss, twice) = (self.random.u8(..50), self.random.u8(..30));
+                let weather = store::Weather { latency: 1..=most, loss, twice };
+                self.common.store.change(host, Some(weather));
+                self.later(for_ms, Later::StoreFair(host));
+            }
+            Fault::Leave(host, _) => {
+                if let Some(worker) = self.workers.get(&host) {
+                    worker.leave();
+                }
+            }
+            Fault::Move(keyspace, partition, to) => {
+                let name = Plan::keyspaces()[keyspace].to_owned();
+                if let Some(worker) = self.workers.get(&to) {
+                    let to = WorkerId::new(&worker.name)?;
+                    self.operator.order(Order::Move(name, PartitionId::new(partition), to));
+                }
+            }
+            Fault::Transfer => self.operator.order(Order::Transfer(None)),
+            Fault::Replace(new, old) => {
+                let disk = Disk::new(self.random.fork());
+                self.nodes.insert(new, Node::new(new, disk, Rate::default()));
+                self.start(new)?;
+                self.operator.order(Order::Add(NodeId::new(u64::from(new.0))?, new));
+                self.operator.order(Order::Remove(NodeId::new(u64::from(old.0))?));
+                self.later(6_000, Later::RemoveNode(old));
+            }
+        }
+        Ok(())
+    }
+
+    fn disk(&mut self, host: Host, for_ms: u64, change: impl FnOnce(&mut crate::world::disk::Trouble)) {
+        if let Some(node) = self.nodes.get(&host) {
+            node.disk.trouble(change);
+            self.later(for_ms, Later::DiskRecovers(host));
+        }
+    }
+
+    fn end_of_fault(&mut self, what: Later) -> anyhow::Result<()> {
+        match what {
+            Later::Open(from, to) => self.common.net.change(from, to, |weather| weather.closed = false),
+            Later::Fair(from, to) => self.common.net.change(from, to, |weather| {
+                *weather = Weather { closed: weather.closed, ..Weather::default() };
+            }),
+            Later::Start(host) => self.start(host)?,
+            Later::Suspended(host, for_ms) => self.suspended(host, for_ms),
+            Later::DiskRecovers(host) => {
+                if let Some(node) = self.nodes.get(&host) {
+                    node.disk.trouble(|trouble| *trouble = Default::default());
+                }
+            }
+            Later::StoreFair(host) => self.common.store.change(host, None),
+            // Whether it was removed or not, an operator has let go of it: it is not started again.
+            Later::RemoveNode(host) => {
+                self.gone.insert(host);
+                self.kill(host, false);
+            }
+        }
+        Ok(())
+    }
+
+    fn suspended(&mut self, host: Host, for_ms: u64) {
+        if let Some(process) = self.nodes.get_mut(&host).and_then(|node| node.process.as_mut()) {
+            process.suspended(for_ms);
+        }
+        if let Some(worker) = self.workers.get_mut(&host) {
+            worker.suspended(for_ms);
+        }
+    }
+
+    /// The last fault is over.
+    fn heal(&mut self) -> anyhow::Result<()> {
+        self.common.net.heal();
+        self.common.store.heal();
+        for node in self.nodes.values() {
+            node.disk.trouble(|trouble| *trouble = Default::default());
+        }
+        self.paused.clear();
+        for host in self.everybody() {
+            self.start(host)?;
+        }
+        self.record(What::Healed);
+        Ok(())
+    }
+
+    pub(super) fn close_down(mut self) -> (History, Figures, Vec<String>) {
+        for worker in self.workers.values_mut() {
+            worker.finish_claims();
+        }
+        self.record(What::End);
+        let history = self.common.recorder.history();
+        let figures = Figures {
+            faults: self.next_fault as u64,
+            simulated_ms: self.now,
+            elections: self.witness.elections(),
+        };
+        for node in self.nodes.values_mut() {
+            node.kill(&self.common.net, true);
+        }
+        for worker in self.workers.values_mut() {
+            worker.kill(&self.common.net, true);
+        }
+        let mut broken = self.broken;
+        broken.append(&mut self.witness.diverged);
+        (history, figures, broken)
+    }
+}

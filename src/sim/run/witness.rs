@@ -1,0 +1,104 @@
+//! A witness that sees into every node: what its log granted, who led, and whether all nodes became the same.
+
+use crate::actors::node::Node;
+use crate::history::{Recorder, What};
+use ringfence_core::ids::{Epoch, KeyspaceId, LogIndex, PartitionId, Scope};
+use ringfence_core::state::State;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What was seen so far.
+#[derive(Default)]
+pub(super) struct Witness {
+    lives: BTreeMap<u64, Life>,
+    elected: BTreeSet<(u64, u64)>,
+    states: BTreeMap<LogIndex, (u64, u64)>,
+    /// Nodes that applied the same entries and became different.
+    pub(super) diverged: Vec<String>,
+}
+
+/// One life of a node: one reading of the log.
+#[derive(Default)]
+struct Life {
+    number: u64,
+    applied: Option<LogIndex>,
+    epochs: BTreeMap<(KeyspaceId, PartitionId), Epoch>,
+}
+
+impl Witness {
+    /// A node begins to read its log anew.
+    pub(super) fn restarted(&mut self, node: u64) {
+        let life = self.lives.entry(node).or_default();
+        *life = Life { number: life.number + 1, ..Life::default() };
+    }
+
+    /// How many terms a node was seen to lead.
+    pub(super) fn elections(&self) -> u64 {
+        self.elected.len() as u64
+    }
+
+    /// Looks at a node.
+    pub(super) fn look(&mut self, node: &Node, at_us: u64, recorder: &Recorder) {
+        let Some(context) = node.context() else { return };
+        let status = context.raft.status().borrow().clone();
+        if status.leads() && self.elected.insert((status.term.get(), node.id)) {
+            let elected = What::Elected { term: status.term, node: status.node };
+            recorder.record(at_us, format!("n{}", node.id), elected);
+        }
+        let local = context.replica.lock();
+        let life = self.lives.entry(node.id).or_default();
+        let applied = local.state.applied();
+        if life.applied == Some(applied) {
+            return;
+        }
+        life.applied = Some(applied);
+        let actor = format!("n{}.{}", node.id, life.number);
+        life.read(&local.state, |what| recorder.record(at_us, actor.as_str(), what));
+        self.compare(node.id, &local.state);
+    }
+
+    fn compare(&mut self, node: u64, state: &State) {
+        let mut hasher = DefaultHasher::new();
+        state.hash(&mut hasher);
+        let hash = hasher.finish();
+        let (first, known) = *self.states.entry(state.applied()).or_insert((node, hash));
+        if known != hash {
+            let at = state.applied().get();
+            self.diverged.push(format!("nodes {first} and {node} differ after entry {at}"));
+        }
+    }
+}
+
+impl Life {
+    fn read(&mut self, state: &State, record: impl Fn(What)) {
+        for keyspace in state.keyspaces() {
+            for (partition, number) in keyspace.partitions().iter().zip(0..) {
+                let partition_id = PartitionId::new(number);
+                let scope = Scope::Partition(keyspace.name().clone(), partition_id);
+                let known = self.epochs.entry((keyspace.id(), partition_id));
+                let last = partition.history().iter().map(|tenure| tenure.epoch).max();
+                let before = match &known {
+                    std::collections::btree_map::Entry::Occupied(known) => Some(*known.get()),
+                    std::collections::btree_map::Entry::Vacant(_) => None,
+                };
+                if last <= before {
+                    continue;
+                }
+                let mut new: Vec<_> =
+                    partition.history().iter().filter(|tenure| Some(tenure.epoch) > before).collect();
+                new.sort_by_key(|tenure| tenure.at);
+                for tenure in new {
+                    record(What::Granted {
+                        scope: scope.clone(),
+                        epoch: tenure.epoch,
+                        session: tenure.session,
+                        worker: tenure.worker.clone(),
+                    });
+                }
+                if let Some(last) = last {
+                    *known.or_insert(last) = last;
+                }
+            }
+        }
+    }
+}

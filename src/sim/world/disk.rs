@@ -1,0 +1,418 @@
+//! A disk that tells the truth about what a crash may take.
+//!
+//! What was written is durable after a flush of the file; a name is durable after a flush of its directory. A crash keeps
+//! that, and of the rest whatever chance decides: each write since the last flush is there, missing, or torn at a sector.
+//! It can also be full, slow, or fail its next flush, and it can lose power in the middle of a write.
+
+use fastrand::Rng;
+use ringfence_server::files::{BlockFile, Files, Held, Opened};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A disk writes this many bytes or none of them.
+const SECTOR: usize = 512;
+
+/// A disk. A clone is the same disk, used by whoever runs on its machine now.
+#[derive(Clone)]
+pub struct Disk {
+    inner: Arc<Mutex<Inner>>,
+    /// The life of the machine that this handle belongs to; handles of an earlier one do nothing.
+    life: u64,
+}
+
+struct Inner {
+    life: u64,
+    random: Rng,
+    names: BTreeMap<PathBuf, u64>,
+    durable_names: BTreeMap<PathBuf, u64>,
+    files: BTreeMap<u64, File>,
+    locked: BTreeSet<PathBuf>,
+    next: u64,
+    trouble: Trouble,
+    /// It lost power; everything fails until the machine comes back.
+    dark: bool,
+}
+
+/// What is wrong with a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// How long a flush takes, in microseconds.
+    pub takes_us: RangeInclusive<u64>,
+    /// Writes that need room fail.
+    pub full: bool,
+    /// The next flush fails, and what was written since the last one may be lost.
+    pub fails_flush: bool,
+    /// Power is lost at this write or flush from now.
+    pub power_lost_after: Option<u32>,
+}
+
+impl Default for Trouble {
+    fn default() -> Trouble {
+        Trouble { takes_us: 200..=3_000, full: false, fails_flush: false, power_lost_after: None }
+    }
+}
+
+#[derive(Clone, Default)]
+struct File {
+    now: Vec<u8>,
+    durable: Vec<u8>,
+    pending: Vec<Write>,
+}
+
+#[derive(Clone)]
+enum Write {
+    At(usize, Vec<u8>),
+    Length(usize),
+}
+
+/// What a disk held at a moment: a copy of a data directory.
+#[derive(Clone)]
+pub struct Image(BTreeMap<PathBuf, Vec<u8>>);
+
+impl Disk {
+    /// An empty disk.
+    pub fn new(random: Rng) -> Disk {
+        let inner = Inner {
+            life: 0,
+            random,
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            files: BTreeMap::new(),
+            locked: BTreeSet::new(),
+            next: 0,
+            trouble: Trouble::default(),
+            dark: false,
+        };
+        Disk { inner: Arc::new(Mutex::new(inner)), life: 0 }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The disk as the machine's next life sees it.
+    #[must_use]
+    pub fn mounted(&self) -> Disk {
+        let mut inner = self.lock();
+        inner.life += 1;
+        inner.locked.clear();
+        inner.dark = false;
+        inner.trouble.power_lost_after = None;
+        Disk { inner: Arc::clone(&self.inner), life: inner.life }
+    }
+
+    /// Changes what is wrong with it.
+    pub fn trouble(&self, change: impl FnOnce(&mut Trouble)) {
+        change(&mut self.lock().trouble);
+    }
+
+    /// Whether it lost power by itself, in the middle of a write.
+    pub fn is_dark(&self) -> bool {
+        self.lock().dark
+    }
+
+    /// The process is gone and the machine is not: what was written is there.
+    pub fn killed(&self) {
+        self.lock().life += 1;
+    }
+
+    /// The machine lost power.
+    pub fn lost_power(&self) {
+        self.lock().lose_power();
+    }
+
+    /// Everything on it now, as a copy made by hand while the node is down.
+    pub fn copy(&self) -> Image {
+        let inner = self.lock();
+        let content = |id: &u64| inner.files.get(id).map(|file| file.now.clone()).unwrap_or_default();
+        Image(inner.names.iter().map(|(path, id)| (path.clone(), content(id))).collect())
+    }
+
+    /// Puts a copy in place of everything.
+    pub fn restore(&self, image: &Image) {
+        let mut inner = self.lock();
+        inner.files.clear();
+        inner.names.clear();
+        for (path, bytes) in &image.0 {
+            let id = inner.next_id();
+            let file = File { now: bytes.clone(), durable: bytes.clone(), pending: Vec::new() };
+            inner.files.insert(id, file);
+            inner.names.insert(path.clone(), id);
+        }
+        inner.durable_names = inner.names.clone();
+    }
+
+    /// Removes everything.
+    pub fn wipe(&self) {
+        self.restore(&Image(BTreeMap::new()));
+    }
+
+    /// The disk, for an operation of a process that lives.
+    fn used(&self) -> io::Result<MutexGuard<'_, Inner>> {
+        let inner = self.lock();
+        if inner.life != self.life || inner.dark {
+            return Err(io::Error::other("the machine is off"));
+        }
+        Ok(inner)
+    }
+
+    /// The same, for one that changes what is on it.
+    fn written(&self) -> io::Result<MutexGuard<'_, Inner>> {
+        let mut inner = self.used()?;
+        if let Some(left) = &mut inner.trouble.power_lost_after {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                inner.lose_power();
+                return Err(io::Error::other("the machine is off"));
+            }
+        }
+        Ok(inner)
+    }
+}
+
+impl Inner {
+    fn next_id(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn lose_power(&mut self) {
+        self.life += 1;
+        self.dark = true;
+        // A journal may have written the names down by itself.
+        if self.random.bool() {
+            self.durable_names = self.names.clone();
+        }
+        self.names = self.durable_names.clone();
+        for file in self.files.values_mut() {
+            file.lose_power(&mut self.random);
+        }
+        self.tidy();
+    }
+
+    fn tidy(&mut self) {
+        let used: BTreeSet<u64> = self.names.values().chain(self.durable_names.values()).copied().collect();
+        self.files.retain(|id, _| used.contains(id));
+    }
+
+    fn file(&mut self, id: u64) -> io::Result<&mut File> {
+        self.files.get_mut(&id).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn room(&self) -> io::Result<()> {
+        if self.trouble.full { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn flush(&mut self, id: u64) -> io::Result<()> {
+        if std::mem::take(&mut self.trouble.fails_flush) {
+            // As on a real system: the pages are marked clean although they never reached the disk.
+            self.file(id)?.pending.clear();
+            return Err(io::Error::other("the flush failed"));
+        }
+        self.file(id)?.flush();
+        Ok(())
+    }
+}
+
+impl File {
+    fn write(&mut self, write: Write) {
+        apply(&mut self.now, &write);
+        self.pending.push(write);
+    }
+
+    fn flush(&mut self) {
+        for write in std::mem::take(&mut self.pending) {
+            apply(&mut self.durable, &write);
+        }
+    }
+
+    fn lose_power(&mut self, random: &mut Rng) {
+        for write in std::mem::take(&mut self.pending) {
+            match (random.u8(..4), write) {
+                (0, _) => {}
+                (1, Write::At(at, bytes)) if bytes.len() > SECTOR => {
+                    let torn = SECTOR * random.usize(..bytes.len() / SECTOR);
+                    apply(&mut self.durable, &Write::At(at, bytes[..torn].to_vec()));
+                }
+                (_, write) => apply(&mut self.durable, &write),
+            }
+        }
+        self.now = self.durable.clone();
+    }
+}
+
+fn apply(bytes: &mut Vec<u8>, write: &Write) {
+    match write {
+        Write::Length(length) => bytes.resize(*length, 0),
+        Write::At(at, new) => {
+            if bytes.len() < at + new.len() {
+                bytes.resize(at + new.len(), 0);
+            }
+            bytes[*at..at + new.len()].copy_from_slice(new);
+        }
+    }
+}
+
+fn missing(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, path.display().to_string())
+}
+
+impl Files for Disk {
+    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
+        self.used().map(drop)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let inner = self.used()?;
+        Ok(inner.names.keys().filter(|path| path.parent() == Some(dir)).cloned().collect())
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.lock().names.contains_key(path)
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        Ok(self.read(path)?.len() as u64)
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut inner = self.used()?;
+        let id = *inner.names.get(path).ok_or_else(|| missing(path))?;
+        Ok(inner.file(id)?.now.clone())
+    }
+
+    fn write(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+        let mut inner = self.written()?;
+        inner.room()?;
+        let id = inner.next_id();
+        inner.files.insert(id, File::default());
+        inner.names.insert(path.to_owned(), id);
+        inner.file(id)?.write(Write::At(0, parts.concat()));
+        drop(inner);
+        self.written()?.flush(id)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut inner = self.written()?;
+        let id = inner.names.remove(from).ok_or_else(|| missing(from))?;
+        inner.names.insert(to.to_owned(), id);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut inner = self.written()?;
+        inner.names.remove(path).map(drop).ok_or_else(|| missing(path))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut inner = self.written()?;
+        let inside = |path: &Path| path.parent() == Some(dir);
+        inner.durable_names.retain(|path, _| !inside(path));
+        let names: Vec<_> =
+            inner.names.iter().filter(|(path, _)| inside(path)).map(|(p, id)| (p.clone(), *id)).collect();
+        inner.durable_names.extend(names);
+        inner.tidy();
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Held>> {
+        let mut inner = self.used()?;
+        let taken = !inner.locked.insert(path.to_owned());
+        let held = Lock { disk: self.clone(), path: path.to_owned() };
+        if taken {
+            std::mem::forget(held);
+            return Ok(None);
+        }
+        Ok(Some(Box::new(held)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Opened> {
+        let mut inner = self.used()?;
+        let id = match inner.names.get(path) {
+            Some(id) => *id,
+            None => {
+                let id = inner.next_id();
+                inner.files.insert(id, File::default());
+                inner.names.insert(path.to_owned(), id);
+                id
+            }
+        };
+        Ok(Opened::Given(Box::new(Block { disk: self.clone(), id })))
+    }
+
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn takes(&self) -> Duration {
+        let mut inner = self.lock();
+        let range = inner.trouble.takes_us.clone();
+        Duration::from_micros(inner.random.u64(range))
+    }
+}
+
+struct Lock {
+    disk: Disk,
+    path: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let mut inner = self.disk.lock();
+        if inner.life == self.disk.life {
+            inner.locked.remove(&self.path);
+        }
+    }
+}
+
+struct Block {
+    disk: Disk,
+    id: u64,
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "file {}", self.id)
+    }
+}
+
+impl BlockFile for Block {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.disk.used()?.file(self.id)?.now.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut inner = self.disk.used()?;
+        let from = usize::try_from(offset).map_err(io::Error::other)?;
+        let bytes = inner.file(self.id)?.now.get(from..from + out.len());
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut inner = self.disk.written()?;
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        if len > inner.file(self.id)?.now.len() {
+            inner.room()?;
+        }
+        inner.file(self.id)?.write(Write::Length(len));
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut inner = self.disk.written()?;
+        inner.room()?;
+        let at = usize::try_from(offset).map_err(io::Error::other)?;
+        inner.file(self.id)?.write(Write::At(at, data.to_vec()));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.written()?.flush(self.id)
+    }
+}

@@ -1,0 +1,513 @@
+//! The network: hosts, ports, connections, and the weather between them.
+//!
+//! Bytes travel as over TCP: in order within a connection, late, and held back while the way is closed; a process that was
+//! killed resets its connections, and one whose machine lost power says nothing. Everything happens at a tick: what is due is
+//! handed over by `Net::deliver`, and nothing wakes anybody in between.
+
+use super::stream::Stream;
+use fastrand::Rng;
+use ringfence_server::Connection;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::ops::RangeInclusive;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use tokio::sync::mpsc;
+
+/// True time, in milliseconds since the world began.
+pub type Ms = u64;
+
+/// A machine on the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Host(pub u16);
+
+impl Host {
+    /// The address of its port.
+    pub fn address(self) -> String {
+        format!("127.7.{}.{}:7600", self.0 >> 8, self.0 & 0xff)
+    }
+
+    /// The host of an address.
+    pub fn of(address: &str) -> Option<Host> {
+        let mut parts = address.strip_prefix("127.7.")?.split([':', '.']);
+        let (high, low) = (parts.next()?.parse::<u8>().ok()?, parts.next()?.parse::<u8>().ok()?);
+        Some(Host(u16::from(high) << 8 | u16::from(low)))
+    }
+}
+
+/// What it is like to send from one host to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weather {
+    /// How long a segment takes, in milliseconds.
+    pub latency: RangeInclusive<u64>,
+    /// Of a hundred segments so many are lost and sent again.
+    pub loss: u8,
+    /// Nothing arrives; what was sent waits.
+    pub closed: bool,
+}
+
+impl Default for Weather {
+    fn default() -> Weather {
+        Weather { latency: 1..=3, loss: 0, closed: false }
+    }
+}
+
+/// After this long a segment that was lost is sent again.
+const RESEND_MS: u64 = 60;
+/// After this long a closed way is tried again.
+const RETRY_MS: u64 = 20;
+/// What may be on its way in one direction of a connection.
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// The network. A clone is the same network.
+#[derive(Clone)]
+pub struct Net {
+    inner: Arc<Mutex<Inner>>,
+}
+
+type Incoming = mpsc::UnboundedSender<io::Result<Connection>>;
+pub(super) type PipeId = u64;
+
+struct Inner {
+    now: Ms,
+    random: Rng,
+    weather: BTreeMap<(Host, Host), Weather>,
+    hosts: BTreeMap<Host, Machine>,
+    pipes: BTreeMap<PipeId, Pipe>,
+    dials: BTreeMap<u64, Dial>,
+    due: BTreeMap<(Ms, u64), Due>,
+    number: u64,
+}
+
+/// The kernel of a host.
+#[derive(Default)]
+struct Machine {
+    /// Counts the processes that ran here: a connection belongs to one.
+    life: u64,
+    up: bool,
+    port: Option<Incoming>,
+}
+
+enum Due {
+    Segments(PipeId),
+    Reset(PipeId),
+    Dial(u64),
+    Dialled(u64),
+}
+
+/// One direction of a connection.
+struct Pipe {
+    from: End,
+    to: End,
+    on_the_way: VecDeque<(Ms, Vec<u8>)>,
+    /// Sent and not yet read, in bytes.
+    unread: usize,
+    arrived: VecDeque<u8>,
+    scheduled: bool,
+    /// The writer has closed; after what is on the way there is an end.
+    closed: bool,
+    ended: bool,
+    reset: bool,
+    /// The reader is gone.
+    unwanted: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct End {
+    host: Host,
+    life: u64,
+}
+
+struct Dial {
+    from: End,
+    to: Host,
+    outcome: Option<io::Result<(PipeId, PipeId)>>,
+    waker: Option<Waker>,
+}
+
+impl Net {
+    /// An empty network.
+    pub fn new(random: Rng) -> Net {
+        let inner = Inner {
+            now: 0,
+            random,
+            weather: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            pipes: BTreeMap::new(),
+            dials: BTreeMap::new(),
+            due: BTreeMap::new(),
+            number: 0,
+        };
+        Net { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the weather from one host to another, that way only.
+    pub fn change(&self, from: Host, to: Host, change: impl FnOnce(&mut Weather)) {
+        change(self.lock().weather.entry((from, to)).or_default());
+    }
+
+    /// Fair weather everywhere.
+    pub fn heal(&self) {
+        self.lock().weather.clear();
+    }
+
+    /// A process begins on a host.
+    pub(crate) fn begin(&self, host: Host) {
+        let mut inner = self.lock();
+        let machine = inner.hosts.entry(host).or_default();
+        machine.life += 1;
+        machine.up = true;
+    }
+
+    /// The process on a host is gone. Its kernel resets its connections, unless the whole machine lost power.
+    pub(crate) fn end(&self, host: Host, power: bool) {
+        let mut inner = self.lock();
+        let machine = inner.hosts.entry(host).or_default();
+        let gone = End { host, life: machine.life };
+        machine.life += 1;
+        machine.up = !power;
+        machine.port = None;
+        if !power {
+            let others = inner.pipes.iter().filter(|(_, pipe)| pipe.from == gone || pipe.to == gone);
+            let others: Vec<PipeId> = others.map(|(id, _)| *id).collect();
+            for pipe in others {
+                inner.at(2, Due::Reset(pipe));
+            }
+        }
+    }
+
+    /// All connections between two hosts break, with an error at both ends.
+    pub fn reset(&self, a: Host, b: Host) {
+        let mut inner = self.lock();
+        let between = inner.pipes.iter().filter(|(_, pipe)| {
+            (pipe.from.host, pipe.to.host) == (a, b) || (pipe.from.host, pipe.to.host) == (b, a)
+        });
+        let between: Vec<PipeId> = between.map(|(id, _)| *id).collect();
+        for pipe in between {
+            inner.at(0, Due::Reset(pipe));
+        }
+    }
+
+    /// Listens on the port of a host: connections arrive at the answer.
+    pub(crate) fn listen(&self, host: Host) -> mpsc::UnboundedReceiver<io::Result<Connection>> {
+        let (port, incoming) = mpsc::unbounded_channel();
+        self.lock().hosts.entry(host).or_default().port = Some(port);
+        incoming
+    }
+
+    /// Connects, from a process that runs on `from`.
+    pub fn connect(&self, from: Host, to: Host) -> Connecting {
+        let mut inner = self.lock();
+        let number = inner.next();
+        let life = inner.hosts.get(&from).map_or(0, |machine| machine.life);
+        let latency = inner.latency(from, to);
+        inner.dials.insert(number, Dial { from: End { host: from, life }, to, outcome: None, waker: None });
+        inner.at(latency, Due::Dial(number));
+        Connecting { net: self.clone(), number }
+    }
+
+    /// Moves the time on, and hands over what is due.
+    pub(crate) fn deliver(&self, now: Ms) {
+        let mut wake = Vec::new();
+        let mut opened = Vec::new();
+        {
+            let mut inner = self.lock();
+            inner.now = now;
+            while let Some(entry) = inner.due.first_entry() {
+                if entry.key().0 > now {
+                    break;
+                }
+                match entry.remove() {
+                    Due::Segments(pipe) => inner.arrive(pipe, &mut wake),
+                    Due::Reset(pipe) => inner.reset(pipe, &mut wake),
+                    Due::Dial(number) => opened.extend(inner.open(number)),
+                    Due::Dialled(number) => {
+                        wake.extend(inner.dials.get_mut(&number).and_then(|dial| dial.waker.take()));
+                    }
+                }
+            }
+        }
+        // Outside the lock: a stream that is dropped takes it.
+        for (port, outgoing, incoming) in opened {
+            let stream = Stream::new(self.clone(), incoming, outgoing);
+            // Nobody listens any more: the stream is dropped, and its peer told.
+            let _ = port.send(Ok(Connection::new(stream)));
+        }
+        wake.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn poll_read(&self, pipe: PipeId, cx: &Context<'_>, room: usize) -> Poll<io::Result<Vec<u8>>> {
+        let (read, writer) = {
+            let mut inner = self.lock();
+            let Some(pipe) = inner.pipes.get_mut(&pipe) else { return Poll::Ready(Err(was_reset())) };
+            if pipe.arrived.is_empty() {
+                if pipe.reset {
+                    return Poll::Ready(Err(was_reset()));
+                }
+                if pipe.ended {
+                    return Poll::Ready(Ok(Vec::new()));
+                }
+                pipe.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            let length = pipe.arrived.len().min(room);
+            pipe.unread -= length;
+            (pipe.arrived.drain(..length).collect(), pipe.writer.take())
+        };
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    pub(super) fn poll_write(&self, id: PipeId, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut inner = self.lock();
+        let (now, Some(pipe)) = (inner.now, inner.pipes.get_mut(&id)) else {
+            return Poll::Ready(Err(was_reset()));
+        };
+        if pipe.reset || pipe.closed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let room = WINDOW_BYTES.saturating_sub(pipe.unread).min(bytes.len());
+        if room == 0 && !bytes.is_empty() {
+            pipe.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let (from, to) = (pipe.from.host, pipe.to.host);
+        let latency = inner.latency(from, to);
+        let Some(pipe) = inner.pipes.get_mut(&id) else { return Poll::Ready(Err(was_reset())) };
+        // In order: what was sent later does not arrive earlier.
+        let after = pipe.on_the_way.back().map_or(0, |(at, _)| *at);
+        pipe.on_the_way.push_back(((now + latency).max(after), bytes[..room].to_vec()));
+        pipe.unread += room;
+        inner.schedule(id);
+        Poll::Ready(Ok(room))
+    }
+
+    pub(super) fn close(&self, pipe: PipeId) {
+        let mut inner = self.lock();
+        if let Some(pipe) = inner.pipes.get_mut(&pipe) {
+            pipe.closed = true;
+        }
+        inner.schedule(pipe);
+    }
+
+    /// A process has let go of both ends of a connection.
+    pub(super) fn drop_stream(&self, incoming: PipeId, outgoing: PipeId) {
+        let mut inner = self.lock();
+        let of = inner.pipes.get(&outgoing).map(|pipe| pipe.from);
+        let lives = of.is_some_and(|end| inner.lives(end));
+        if !lives {
+            // It was killed; what becomes of its connections was decided then.
+            return;
+        }
+        if let Some(pipe) = inner.pipes.get_mut(&incoming) {
+            pipe.unwanted = true;
+            pipe.reader = None;
+            if pipe.reset || pipe.ended {
+                inner.pipes.remove(&incoming);
+            }
+        }
+        if let Some(pipe) = inner.pipes.get_mut(&outgoing) {
+            pipe.closed = true;
+            pipe.writer = None;
+        }
+        inner.schedule(outgoing);
+    }
+}
+
+fn was_reset() -> io::Error {
+    io::ErrorKind::ConnectionReset.into()
+}
+
+impl Inner {
+    fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    fn at(&mut self, after: u64, due: Due) {
+        let key = (self.now + after, self.next());
+        self.due.insert(key, due);
+    }
+
+    fn weather(&self, from: Host, to: Host) -> Weather {
+        self.weather.get(&(from, to)).cloned().unwrap_or_default()
+    }
+
+    fn latency(&mut self, from: Host, to: Host) -> u64 {
+        let Weather { latency, loss, .. } = self.weather(from, to);
+        let lost = loss > 0 && self.random.u8(..100) < loss;
+        self.random.u64(latency).max(1) + if lost { RESEND_MS } else { 0 }
+    }
+
+    fn lives(&self, end: End) -> bool {
+        self.hosts.get(&end.host).is_some_and(|machine| machine.life == end.life)
+    }
+
+    fn schedule(&mut self, id: PipeId) {
+        let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        if pipe.scheduled {
+            return;
+        }
+        let first = pipe.on_the_way.front().map(|(at, _)| *at);
+        let Some(at) = first.or((pipe.closed && !pipe.ended).then_some(self.now + 1)) else { return };
+        pipe.scheduled = true;
+        self.number += 1;
+        self.due.insert((at, self.number), Due::Segments(id));
+    }
+
+    fn arrive(&mut self, id: PipeId, wake: &mut Vec<Waker>) {
+        let now = self.now;
+        let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        pipe.scheduled = false;
+        let (from, to) = (pipe.from, pipe.to);
+        let machine = self.hosts.get(&to.host);
+        if self.weather(from.host, to.host).closed || machine.is_none_or(|machine| !machine.up) {
+            self.number += 1;
+            self.due.insert((now + RETRY_MS, self.number), Due::Segments(id));
+            if let Some(pipe) = self.pipes.get_mut(&id) {
+                pipe.scheduled = true;
+            }
+            return;
+        }
+        if !self.lives(to) {
+            // Another process runs there now, or none: the kernel knows no such connection.
+            return self.at(1, Due::Reset(id));
+        }
+        let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        while let Some((at, _)) = pipe.on_the_way.front() {
+            if *at > now {
+                break;
+            }
+            if let Some((_, bytes)) = pipe.on_the_way.pop_front() {
+                if pipe.unwanted {
+                    return self.at(1, Due::Reset(id));
+                }
+                pipe.arrived.extend(bytes);
+            }
+        }
+        if pipe.closed && pipe.on_the_way.is_empty() {
+            pipe.ended = true;
+            if pipe.unwanted {
+                self.pipes.remove(&id);
+                return;
+            }
+        }
+        wake.extend(pipe.reader.take());
+        self.schedule(id);
+    }
+
+    fn reset(&mut self, id: PipeId, wake: &mut Vec<Waker>) {
+        let Some(pipe) = self.pipes.get_mut(&id) else { return };
+        pipe.reset = true;
+        pipe.on_the_way.clear();
+        pipe.unread = pipe.arrived.len();
+        wake.extend(pipe.reader.take());
+        wake.extend(pipe.writer.take());
+        let forgotten = pipe.unwanted || !self.pipes.get(&id).is_some_and(|pipe| self.lives(pipe.to));
+        if forgotten {
+            self.pipes.remove(&id);
+        }
+        // The other direction, which was made beside it.
+        let other = id ^ 1;
+        if self.pipes.get(&other).is_some_and(|pipe| !pipe.reset) {
+            self.reset(other, wake);
+        }
+    }
+
+    fn open(&mut self, number: u64) -> Option<(Incoming, PipeId, PipeId)> {
+        let dial = self.dials.get(&number)?;
+        let (from, to) = (dial.from, dial.to);
+        let life = self.hosts.get(&to).map_or(0, |machine| machine.life);
+        let up = self.hosts.get(&to).is_some_and(|machine| machine.up);
+        let closed = |a, b| self.weather(a, b).closed;
+        if !up || closed(from.host, to) || closed(to, from.host) {
+            self.at(RESEND_MS, Due::Dial(number));
+            return None;
+        }
+        let port = self.hosts.get(&to).and_then(|machine| machine.port.clone());
+        let latency = self.latency(to, from.host);
+        let Some(port) = port.filter(|port| !port.is_closed()) else {
+            if let Some(dial) = self.dials.get_mut(&number) {
+                dial.outcome = Some(Err(io::ErrorKind::ConnectionRefused.into()));
+            }
+            self.at(latency, Due::Dialled(number));
+            return None;
+        };
+        // An even number and the odd one after it are the two directions of a connection.
+        self.number = (self.number + 2) & !1;
+        let (there, back) = (self.number, self.number + 1);
+        self.number += 2;
+        let to = End { host: to, life };
+        self.pipes.insert(there, Pipe::new(from, to));
+        self.pipes.insert(back, Pipe::new(to, from));
+        if let Some(dial) = self.dials.get_mut(&number) {
+            dial.outcome = Some(Ok((back, there)));
+        }
+        self.at(latency, Due::Dialled(number));
+        Some((port, back, there))
+    }
+}
+
+impl Pipe {
+    fn new(from: End, to: End) -> Pipe {
+        Pipe {
+            from,
+            to,
+            on_the_way: VecDeque::new(),
+            unread: 0,
+            arrived: VecDeque::new(),
+            scheduled: false,
+            closed: false,
+            ended: false,
+            reset: false,
+            unwanted: false,
+            reader: None,
+            writer: None,
+        }
+    }
+}
+
+/// A connection to be.
+pub struct Connecting {
+    net: Net,
+    number: u64,
+}
+
+impl Future for Connecting {
+    type Output = io::Result<Stream>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+        let mut inner = self.net.lock();
+        let Some(dial) = inner.dials.get_mut(&self.number) else { return Poll::Ready(Err(was_reset())) };
+        match dial.outcome.take() {
+            Some(Ok((incoming, outgoing))) => {
+                inner.dials.remove(&self.number);
+                drop(inner);
+                Poll::Ready(Ok(Stream::new(self.net.clone(), incoming, outgoing)))
+            }
+            Some(Err(error)) => Poll::Ready(Err(error)),
+            None => {
+                dial.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        let dial = self.net.lock().dials.remove(&self.number);
+        if let Some(Dial { outcome: Some(Ok((incoming, outgoing))), .. }) = dial {
+            self.net.drop_stream(incoming, outgoing);
+        }
+    }
+}
