@@ -221,8 +221,13 @@ impl Inner {
         let _ = timeout_at(deadline, settled).await.map_err(|_| MembersError::Busy)?;
         self.leads()?;
         let metrics = self.raft.metrics();
-        let base = *metrics.borrow_watched().membership_config.log_id();
-        Ok((turn, base))
+        let membership = metrics.borrow_watched().membership_config.clone();
+        // A leader that was removed leads on for a moment, so that the others have its last entries. It changes nothing
+        // any more: the library takes it for a bug.
+        if !membership.membership().voter_ids().any(|id| id == self.config.node.get()) {
+            return Err(MembersError::NotLeader(self.known_leader()));
+        }
+        Ok((turn, *membership.log_id()))
     }
 
     /// A member's address, and whether it has a vote.

@@ -34,6 +34,11 @@ async fn a_cluster_grows_from_one_to_three_and_shrinks_again() {
 
     // The leader may remove itself.
     leader.raft.remove_member(node(leads)).await.unwrap();
+    // It leads on for a moment, and changes nobody any more.
+    let other = (1..=3).find(|id| *id != leads).unwrap();
+    let late = leader.raft.remove_member(node(other)).await;
+    assert!(matches!(late, Err(MembersError::NotLeader(_))), "{late:?}");
+    assert_eq!(leader.raft.status().borrow().stopped, None);
     world.kill(leads).await;
     let (_, leader) = world.leader().await;
     leader.propose("by two").await.unwrap();
