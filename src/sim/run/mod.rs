@@ -58,8 +58,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
     for now in 1..=plan.ends {
         stage.tick(now)?;
     }
-    let (history, figures, mut broken) = stage.close_down();
-    broken.extend(panics::take());
+    let (history, figures, broken) = stage.close_down();
     let mut rules = Rules {
         leases: !plan.beyond_drift,
         progress_us: Some(plan.progress_ms() * 1_000),

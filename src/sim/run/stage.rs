@@ -1,6 +1,7 @@
 //! The actors, and what a fault does to them.
 
 use super::Figures;
+use super::panics;
 use super::plan::{Fault, OPERATOR, Plan, ROUTER};
 use super::witness::Witness;
 use crate::actors::node::{Beginning, Node};
@@ -145,6 +146,10 @@ impl Stage {
         self.common.store.run(now);
         self.common.net.deliver(now);
         self.run_processes(now);
+        for text in panics::take() {
+            self.record(What::Note { text: text.clone() });
+            self.broken.push(text);
+        }
         self.look();
         self.supervise();
         Ok(())
