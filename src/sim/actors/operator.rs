@@ -15,6 +15,8 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 pub enum Order {
     /// Create a keyspace, as long as it takes.
     Create(String, u32, PolicyChange),
+    /// Delete a keyspace, as long as it takes.
+    Delete(String),
     /// Move a partition.
     Move(String, PartitionId, WorkerId),
     /// Let another node lead.
@@ -77,6 +79,17 @@ async fn carry_out(admin: &Admin, common: &Common, order: Order) -> Result<(), r
             }
             if let Ok(keyspace) = name.parse() {
                 record(What::KeyspaceCreated { keyspace, partitions });
+            }
+        }
+        Order::Delete(name) => {
+            while let Err(error) = admin.delete_keyspace(&name).await {
+                if error.kind() == ErrorKind::NotFound {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            if let Ok(keyspace) = name.parse() {
+                record(What::KeyspaceDeleted { keyspace });
             }
         }
         Order::Move(keyspace, partition, to) => {

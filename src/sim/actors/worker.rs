@@ -89,6 +89,15 @@ impl WorkerHost {
         })
     }
 
+    /// Another process under the same name.
+    ///
+    /// # Errors
+    /// When its name is none.
+    pub fn twin(name: &str, host: Host, rate: Rate, common: &Common) -> anyhow::Result<WorkerHost> {
+        // Its actors have numbers of their own.
+        Ok(WorkerHost { lives: u64::from(host.0) * 1_000, ..WorkerHost::new(name, host, rate, common)? })
+    }
+
     /// Starts it, the first time or again.
     ///
     /// # Errors
@@ -299,6 +308,10 @@ impl Owner {
             }
             let pause = Duration::from_millis(self.random.u64(10..90));
             self.partition.until_revoked(tokio::time::sleep(pause)).await;
+            if self.partition.is_revoked() && self.random.u8(..8) == 0 {
+                // It takes longer than it may.
+                tokio::time::sleep(Duration::from_millis(self.random.u64(100..4_000))).await;
+            }
             // A look after what may have been a long pause, before anything else of this process had its turn.
             if self.shared.time.us() > looked + 500_000 && self.partition.is_valid() {
                 let (scope, epoch) = (token.scope().clone(), token.epoch());

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// Hosts of workers begin here; those of nodes are their ids.
 const FIRST_WORKER: u16 = 101;
+/// Hosts of second processes under one name begin here.
+const FIRST_TWIN: u16 = 151;
 /// The router's.
 pub(super) const ROUTER: Host = Host(201);
 /// The operator's.
@@ -33,6 +35,10 @@ pub struct Plan {
     pub ttl: Duration,
     /// Partitions of each.
     pub partitions: u32,
+    /// How long an owner may take to give a partition back.
+    pub drain_deadline: Option<Duration>,
+    /// How long a partition cools after its owner failed.
+    pub lock_delay: Duration,
     /// What goes wrong, in order.
     pub faults: Vec<Timed>,
     /// The last fault is over.
@@ -52,6 +58,8 @@ pub struct Timed {
     pub at: Ms,
     /// What it is.
     pub fault: Fault,
+    /// Decides what it leaves open, so that a world without another fault has the same one.
+    pub seed: u64,
 }
 
 /// Something that goes wrong, or that an operator does. Durations are in milliseconds.
@@ -101,6 +109,12 @@ pub enum Fault {
     Transfer,
     /// A new node is added, and another removed.
     Replace(Host, Host),
+    /// A node's data directory is gone; what comes back under its id must be refused, and a new node takes its place.
+    Wipe(Host, Host),
+    /// A keyspace is deleted and created again, and the workers started anew.
+    Recreate(usize),
+    /// A second process runs under a worker's name for a while.
+    Twin(Host, Host, u64),
 }
 
 impl fmt::Display for Fault {
@@ -129,6 +143,9 @@ impl Plan {
             beyond_drift,
             ttl,
             partitions: random.u32(1..=6),
+            drain_deadline: [None, Some(Duration::from_millis(200)), Some(Duration::from_secs(2))]
+                [random.usize(..3)],
+            lock_delay: Duration::from_millis(if random.u8(..4) == 0 { random.u64(1..1_500) } else { 0 }),
             faults: Vec::new(),
             heals,
             steady: 0,
@@ -144,7 +161,8 @@ impl Plan {
     /// is lost and back off (5 s) before it joins anew, sessions of the dead have to run out, the lead to be found.
     pub fn progress_ms(&self) -> u64 {
         let ttl = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
-        2 * ttl + 11_000
+        let delay = u64::try_from(self.lock_delay.as_millis()).unwrap_or(u64::MAX);
+        2 * ttl + delay + 11_000
     }
 
     /// The keyspaces: one taken over by lease, one by fence.
@@ -162,7 +180,7 @@ impl Plan {
         let every = random.u64(150..4_000);
         let taste = random.u8(..FAULTS);
         let mut at = QUIET_MS;
-        let mut replaced = false;
+        let (mut replaced, mut recreated) = (false, false);
         loop {
             at += random.u64(1..=every * 2);
             if at >= self.heals {
@@ -170,13 +188,16 @@ impl Plan {
             }
             let kind = if random.u8(..3) == 0 { taste } else { random.u8(..FAULTS) };
             let fault = self.draw(random, kind, at);
-            if let Fault::Replace(..) = fault {
-                if replaced {
-                    continue;
-                }
-                replaced = true;
+            let seed = random.u64(..);
+            // Once a world: each leaves less of the cluster, or more to do for the workers.
+            let done = match fault {
+                Fault::Replace(..) | Fault::Wipe(..) => std::mem::replace(&mut replaced, true),
+                Fault::Recreate(_) => std::mem::replace(&mut recreated, true),
+                _ => false,
+            };
+            if !done {
+                self.faults.push(Timed { at, fault, seed });
             }
-            self.faults.push(Timed { at, fault });
         }
     }
 
@@ -197,6 +218,7 @@ impl Plan {
                 return peer;
             }
         };
+        let newcomer = Host(self.nodes.len() as u16 + 1);
         match kind {
             0 | 1 => Fault::Pause(worker(random), span(random)),
             2 => Fault::Pause(node(random), span(random)),
@@ -234,10 +256,13 @@ impl Plan {
             20 => Fault::Leave(worker(random), span(random)),
             21 | 22 => Fault::Move(random.usize(..2), random.u32(..self.partitions), worker(random)),
             23 => Fault::Transfer,
-            _ => Fault::Replace(Host(self.nodes.len() as u16 + 1), node(random)),
+            24 => Fault::Replace(newcomer, node(random)),
+            25 => Fault::Wipe(node(random), newcomer),
+            26 => Fault::Recreate(random.usize(..2)),
+            _ => Fault::Twin(worker(random), Host(FIRST_TWIN + at as u16 % 50), span(random)),
         }
     }
 }
 
 /// How many kinds there are to draw from.
-const FAULTS: u8 = 25;
+const FAULTS: u8 = 28;

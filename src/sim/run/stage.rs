@@ -34,11 +34,15 @@ pub(super) struct Stage {
     witness: Witness,
     /// Processes that do not run until then.
     paused: BTreeMap<Host, Ms>,
-    /// Nodes that were removed for good.
+    /// Processes that are not started again.
     gone: BTreeSet<Host>,
+    /// Nodes that lost their data, and must not come back.
+    wiped: BTreeSet<Host>,
+    taken_in: BTreeSet<Host>,
     later: BTreeMap<(Ms, u64), Later>,
     next_fault: usize,
     number: u64,
+    starts: BTreeMap<Host, u64>,
     broken: Vec<String>,
 }
 
@@ -50,7 +54,9 @@ enum Later {
     Suspended(Host, u64),
     DiskRecovers(Host),
     StoreFair(Host),
-    RemoveNode(Host),
+    Leave(Host),
+    /// It is not started again.
+    Gone(Host),
 }
 
 impl Stage {
@@ -91,16 +97,15 @@ impl Stage {
             witness: Witness::default(),
             paused: BTreeMap::new(),
             gone: BTreeSet::new(),
+            wiped: BTreeSet::new(),
+            taken_in: BTreeSet::new(),
             later: BTreeMap::new(),
             next_fault: 0,
             number: 0,
+            starts: BTreeMap::new(),
             broken: Vec::new(),
         };
-        for (name, takeover) in Plan::keyspaces().into_iter().zip([Takeover::Lease, Takeover::Fence]) {
-            let policy =
-                PolicyChange { ttl: Some(plan.ttl), takeover: Some(takeover), ..PolicyChange::default() };
-            stage.operator.order(Order::Create(name.to_owned(), plan.partitions, policy));
-        }
+        (0..2).for_each(|keyspace| stage.create(keyspace));
         let nodes: Vec<Host> = stage.nodes.keys().copied().collect();
         for host in nodes {
             stage.start(host)?;
@@ -131,7 +136,7 @@ impl Stage {
         {
             self.next_fault += 1;
             self.record(What::Fault { text: timed.fault.to_string() });
-            self.strike(timed.fault)?;
+            self.strike(timed.fault, &mut Rng::with_seed(timed.seed))?;
         }
         if now == self.plan.heals {
             self.heal()?;
@@ -174,6 +179,10 @@ impl Stage {
     fn look(&mut self) {
         let (at, now) = (self.common.time.us(), self.now);
         for node in self.nodes.values() {
+            if self.wiped.contains(&node.host) && node.context().is_some() && self.taken_in.insert(node.host)
+            {
+                self.broken.push(format!("node {} came back without its data and was taken in", node.host.0));
+            }
             self.witness.look(node, at, &self.common.recorder);
         }
         let paused = |host: &Host| self.paused.get(host).is_some_and(|until| *until > now);
@@ -191,8 +200,11 @@ impl Stage {
                 again.push((node.host, RESTART_MS));
             } else if let Some(why) = node.process.as_ref().and_then(|_| node.ended()) {
                 let text = format!("{} ended: {why}", node.host.0);
-                let removed = self.gone.contains(&node.host);
-                if !removed && (why.contains("damaged") || why.contains("missing") || why.contains("lost")) {
+                if self.wiped.contains(&node.host) && why.contains("its data directory is new") {
+                    self.gone.insert(node.host);
+                } else if !self.gone.contains(&node.host)
+                    && (why.contains("damaged") || why.contains("missing") || why.contains("lost"))
+                {
                     self.broken.push(text.clone());
                 }
                 self.common.recorder.record(self.common.time.us(), "world", What::Note { text });
@@ -212,12 +224,15 @@ impl Stage {
     }
 
     fn start(&mut self, host: Host) -> anyhow::Result<()> {
-        let seed = self.random.u64(..);
+        let starts = self.starts.entry(host).or_default();
+        *starts += 1;
+        // Whatever else does not happen, the same start of the same process draws the same.
+        let seed = Rng::with_seed(self.plan.seed ^ u64::from(host.0) << 32 ^ *starts).u64(..);
         self.paused.remove(&host);
+        if self.gone.contains(&host) {
+            return Ok(());
+        }
         if let Some(node) = self.nodes.get_mut(&host).filter(|node| node.process.is_none()) {
-            if self.gone.contains(&host) {
-                return Ok(());
-            }
             let founders = &self.plan.nodes;
             let beginning =
                 if founders.contains(&host) { Beginning::Founds(founders.clone()) } else { Beginning::Joins };
@@ -248,7 +263,7 @@ impl Stage {
         self.later(for_ms, Later::Open(from, to));
     }
 
-    fn strike(&mut self, fault: Fault) -> anyhow::Result<()> {
+    fn strike(&mut self, fault: Fault, random: &mut Rng) -> anyhow::Result<()> {
         match fault {
             Fault::Pause(host, for_ms) => drop(self.paused.insert(host, self.now + for_ms)),
             Fault::Suspend(host, for_ms) => {
@@ -273,7 +288,7 @@ impl Stage {
                 let nodes: Vec<Host> = self.nodes.keys().copied().collect();
                 for host in nodes {
                     self.kill(host, power);
-                    let apart = self.random.u64(0..200);
+                    let apart = random.u64(0..200);
                     self.later(for_ms + apart, Later::Start(host));
                 }
             }
@@ -295,8 +310,8 @@ impl Stage {
                 }
             }
             Fault::Slow(a, b, for_ms) => {
-                let most = self.random.u64(10..300);
-                let loss = self.random.u8(..40);
+                let most = random.u64(10..300);
+                let loss = random.u8(..40);
                 for (from, to) in [(a, b), (b, a)] {
                     self.common.net.change(from, to, |weather| {
                         *weather = Weather { latency: 1..=most, loss, ..weather.clone() };
@@ -308,7 +323,7 @@ impl Stage {
             Fault::DiskFull(host, for_ms) => self.disk(host, for_ms, |trouble| trouble.full = true),
             Fault::FlushFails(host) => self.disk(host, 1_000, |trouble| trouble.fails_flush = true),
             Fault::SlowDisk(host, for_ms) => {
-                let most = self.random.u64(5_000..900_000);
+                let most = random.u64(5_000..900_000);
                 self.disk(host, for_ms, |trouble| trouble.takes_us = most / 4..=most);
             }
             Fault::WallJump(host, by) => {
@@ -317,8 +332,8 @@ impl Stage {
                 }
             }
             Fault::StoreWeather(host, for_ms) => {
-                let most = self.random.u64(20..1_500);
-                let (loss, twice) = (self.random.u8(..50), self.random.u8(..30));
+                let most = random.u64(20..1_500);
+                let (loss, twice) = (random.u8(..50), random.u8(..30));
                 let weather = store::Weather { latency: 1..=most, loss, twice };
                 self.common.store.change(host, Some(weather));
                 self.later(for_ms, Later::StoreFair(host));
@@ -337,15 +352,60 @@ impl Stage {
             }
             Fault::Transfer => self.operator.order(Order::Transfer(None)),
             Fault::Replace(new, old) => {
-                let disk = Disk::new(self.random.fork());
-                self.nodes.insert(new, Node::new(new, disk, Rate::default()));
-                self.start(new)?;
+                self.add_node(new, random)?;
                 self.operator.order(Order::Add(NodeId::new(u64::from(new.0))?, new));
                 self.operator.order(Order::Remove(NodeId::new(u64::from(old.0))?));
-                self.later(6_000, Later::RemoveNode(old));
+                self.later(6_000, Later::Gone(old));
+            }
+            Fault::Wipe(host, new) => {
+                self.kill(host, true);
+                if let Some(node) = self.nodes.get(&host) {
+                    node.disk.wipe();
+                }
+                self.wiped.insert(host);
+                self.later(500, Later::Start(host));
+                self.add_node(new, random)?;
+                self.operator.order(Order::Remove(NodeId::new(u64::from(host.0))?));
+                self.operator.order(Order::Add(NodeId::new(u64::from(new.0))?, new));
+            }
+            Fault::Recreate(keyspace) => {
+                self.operator.order(Order::Delete(Plan::keyspaces()[keyspace].to_owned()));
+                self.create(keyspace);
+                // A session serves the keyspaces that were there when it was opened.
+                let workers: Vec<Host> = self.workers.keys().copied().collect();
+                for host in workers {
+                    let after = random.u64(1_000..4_000);
+                    self.later(after, Later::Leave(host));
+                }
+            }
+            Fault::Twin(of, host, for_ms) => {
+                let Some(name) = self.workers.get(&of).map(|worker| worker.name.clone()) else {
+                    return Ok(());
+                };
+                let twin = WorkerHost::twin(&name, host, Rate::default(), &self.common)?;
+                self.workers.entry(host).or_insert(twin);
+                self.start(host)?;
+                self.later(for_ms, Later::Gone(host));
             }
         }
         Ok(())
+    }
+
+    fn add_node(&mut self, host: Host, random: &mut Rng) -> anyhow::Result<()> {
+        self.nodes.insert(host, Node::new(host, Disk::new(random.fork()), Rate::default()));
+        self.start(host)
+    }
+
+    fn create(&self, keyspace: usize) {
+        let policy = PolicyChange {
+            ttl: Some(self.plan.ttl),
+            takeover: Some([Takeover::Lease, Takeover::Fence][keyspace]),
+            drain_deadline: self.plan.drain_deadline,
+            lock_delay: Some(self.plan.lock_delay),
+            ..PolicyChange::default()
+        };
+        let name = Plan::keyspaces()[keyspace].to_owned();
+        self.operator.order(Order::Create(name, self.plan.partitions, policy));
     }
 
     fn disk(&mut self, host: Host, for_ms: u64, change: impl FnOnce(&mut crate::world::disk::Trouble)) {
@@ -370,9 +430,14 @@ impl Stage {
             }
             Later::StoreFair(host) => self.common.store.change(host, None),
             // Whether it was removed or not, an operator has let go of it: it is not started again.
-            Later::RemoveNode(host) => {
+            Later::Gone(host) => {
                 self.gone.insert(host);
                 self.kill(host, false);
+            }
+            Later::Leave(host) => {
+                if let Some(worker) = self.workers.get(&host) {
+                    worker.leave();
+                }
             }
         }
         Ok(())
