@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MAX_COMMANDS: usize = 1_000;
 
 /// One node's leadership in one term.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Leadership {
     /// The leases.
     pub lessor: Lessor,

@@ -14,6 +14,7 @@ use crate::placement::{PartitionKeys, PlanError, PlannedMove, Reason, Ring, Spot
 use crate::state::{Command, EndReason, Event, GrantReason, Partition, Session, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 /// Under the brake, and with the budget used up, one partition is repaired this often all the same: an owner that never
@@ -25,7 +26,7 @@ const ERROR_PACE: Duration = Duration::from_secs(1);
 const MAX_UNSETTLED: u32 = 10;
 
 /// How a leader paces its moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// Balancing waits this long after the last join or end of a session, so that workers that start together cause one
     /// round of moves; a new leader waits as long before its first.
@@ -67,7 +68,7 @@ pub struct Placing {
 }
 
 /// Keyspaces to look at, and from when on.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 struct Agenda(BTreeMap<KeyspaceId, Instant>);
 
 impl Agenda {
@@ -84,6 +85,16 @@ impl Agenda {
         let due = self.0.iter().filter(|(_, from)| now >= **from).map(|(id, _)| *id).collect();
         self.0.retain(|_, from| now < *from);
         due
+    }
+}
+
+/// By what it decides. The rings follow from the workers in the state, and the errors are for people.
+impl Hash for Placing {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let Placing { settings, settled_from, unsettled_from, vacant, unbalanced, resting, .. } = self;
+        (settings, settled_from, unsettled_from, vacant, unbalanced, resting).hash(hasher);
+        let Placing { moved, expired, brake_opens, fresh, rings: _, errors: _, .. } = self;
+        (moved, expired, brake_opens, fresh).hash(hasher);
     }
 }
 

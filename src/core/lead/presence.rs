@@ -22,7 +22,7 @@ const BRAKE_WINDOW: Duration = Duration::from_secs(1);
 const BRAKE_LOSSES: usize = 2;
 
 /// The streams of one leadership.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Presence {
     began: Instant,
     streams: BTreeMap<SessionId, u32>,
@@ -30,7 +30,7 @@ pub struct Presence {
     recent: VecDeque<Instant>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Lost {
     at: Instant,
     /// It was lost together with many others, and is left to its lease.

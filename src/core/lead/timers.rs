@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The clocks of one leadership.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Hash)]
 pub struct Timers {
     drains: BTreeMap<PartitionKey, DrainTimer>,
     /// Each acknowledgement names the drains of its session: they are found without walking those of all.
@@ -21,7 +21,7 @@ pub struct Timers {
     cooling: BTreeMap<PartitionKey, (Epoch, Instant)>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct DrainTimer {
     epoch: Epoch,
     move_id: MoveId,

@@ -28,7 +28,7 @@ use std::time::Duration;
 mod tests;
 
 /// The leases of one term.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Lessor {
     term: Term,
     leases: BTreeMap<SessionId, Lease>,
@@ -36,7 +36,7 @@ pub struct Lessor {
     departed: BTreeMap<SessionId, Instant>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Lease {
     ttl: Duration,
     /// When this leader learnt of the session.
@@ -55,7 +55,7 @@ struct Lease {
 ///
 /// Proposals reach the log in the order in which they are handed out, and some of them never do. So the n-th clear that
 /// applies was handed out as the n-th or later: it stands above every suspicion that was handed out before the n-th.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Hash)]
 struct Mark {
     set: bool,
     /// Clears handed out.

@@ -14,7 +14,7 @@ use std::time::Duration;
 ///
 /// The one exception to "all or nothing" is a grant whose target has gone: the partition stays vacant, the outcome says
 /// so, and the rest of the entry stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// Whose retry takes effect once.
     pub request: Option<Request>,
@@ -25,7 +25,7 @@ pub struct Entry {
 }
 
 /// One change to the state. A command that does not fit the state it meets is refused and changes nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Names the cluster; the first entry of its life.
     FormCluster {
@@ -171,7 +171,7 @@ pub enum Command {
 }
 
 /// What a worker says of itself when it joins, and what the leader decided about an earlier session of its name.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Join {
     /// The worker's stable name.
     pub worker: WorkerId,
@@ -206,7 +206,7 @@ impl std::fmt::Debug for Join {
 }
 
 /// How an owner's task ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
     /// It was revoked and returned.
     Revoked,
