@@ -7,6 +7,7 @@ pub mod actors;
 pub mod checker;
 pub mod fuzz;
 pub mod history;
+pub mod model;
 pub mod run;
 pub mod seeds;
 pub mod world;

@@ -1,6 +1,7 @@
 //! The command line. One file a verb; this one only wires.
 
 mod fuzz;
+mod model;
 mod seeds;
 mod world;
 
@@ -21,6 +22,7 @@ pub(crate) struct Cli {
 enum Verb {
     /// Give everything that reads what nobody should send
     Fuzz(fuzz::FuzzArgs),
+    Model(model::Model),
     World(world::World),
 }
 
@@ -30,6 +32,7 @@ impl Cli {
         match self.verb {
             None => self.seeds.run(),
             Some(Verb::Fuzz(args)) => args.run(),
+            Some(Verb::Model(verb)) => verb.run(),
             Some(Verb::World(verb)) => verb.run(),
         }
     }
