@@ -7,9 +7,11 @@
 //! | `retries` | replies that are lost, requests that come late |
 //! | `identity` | who may speak for a session, and who bears a name |
 //! | `clients` | what a coordinator says to those who ask the wrong node or ask nonsense |
+//! | `traffic` | many callers and many partitions, while owners and leaders change |
 
 mod clients;
 mod handoffs;
 mod identity;
 mod leases;
 mod retries;
+mod traffic;

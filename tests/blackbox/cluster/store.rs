@@ -4,6 +4,7 @@
 use ringfence::FencingToken;
 use ringfence::fence::{DeclaredFence, FenceError, MemoryFence};
 use ringfence::ids::{ClusterId, Scope};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// A list of writes, shared by its clones.
@@ -71,11 +72,11 @@ impl Store {
 
     /// A write that took effect after one of a newer owner of the same partition: what must not be.
     pub(crate) fn stale_write(&self) -> Option<Write> {
-        let writes = self.writes();
-        let newer_before = |(at, write): (usize, &Write)| {
-            let newer = |earlier: &Write| earlier.scope == write.scope && earlier.epoch > write.epoch;
-            writes[..at].iter().any(newer).then(|| write.clone())
-        };
-        writes.iter().enumerate().find_map(newer_before)
+        let mut newest: BTreeMap<Scope, u64> = BTreeMap::new();
+        self.writes().into_iter().find(|write| {
+            let newest = newest.entry(write.scope.clone()).or_insert(write.epoch);
+            *newest = (*newest).max(write.epoch);
+            *newest > write.epoch
+        })
     }
 }
