@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
 }
 
@@ -20,7 +20,7 @@ fn dependencies(manifest: &toml::Table) -> BTreeSet<String> {
         .unwrap_or_default()
 }
 
-fn sources(under: &Path) -> Vec<PathBuf> {
+pub(crate) fn sources(under: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(under).unwrap() {
         let path = entry.unwrap().path();
@@ -132,4 +132,18 @@ fn an_sdk_user_compiles_no_server_no_database_and_at_most_110_packages() {
         );
     }
     assert!(packages.len() <= 110, "the SDK pulls in {} packages: {packages:#?}", packages.len());
+}
+
+/// How long something took depends on what else the machine does: a test says what has to have happened, or what must not
+/// have. (A lower bound is fine, and so is a wait that gives up.)
+#[test]
+fn t55_no_test_asserts_that_something_was_quick() {
+    let root = root();
+    for file in [sources(&root.join("src")), sources(&root.join("tests"))].concat() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| line.contains("assert")) {
+            let quick = ["elapsed() < ", "elapsed() <= "].iter().any(|bound| line.contains(bound));
+            assert!(!quick, "{}:{}: {line}", file.strip_prefix(&root).unwrap().display(), number + 1);
+        }
+    }
 }

@@ -100,7 +100,7 @@ fn p15_f064_a_release_stands_when_the_target_of_its_move_has_died_an_entry_earli
 }
 
 #[test]
-fn a_drain_whose_deadline_passed_goes_where_the_move_was_going() {
+fn f050_a_drain_whose_deadline_passed_goes_where_the_move_was_going() {
     // By its ring alone this partition would go back to the worker whose task hangs, and be moved off again.
     for number in 0..8 {
         let mut world = World::of(8, &["a", "b", "c"], policy());
