@@ -11,4 +11,5 @@ mod examples;
 mod harness;
 mod house;
 mod mutants;
+mod pages;
 mod processes;
