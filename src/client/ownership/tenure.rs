@@ -65,6 +65,8 @@ pub(crate) struct Tenure {
     progress: watch::Sender<Progress>,
     /// Its task has said that it is ready.
     said_ready: AtomicBool,
+    /// Somebody was told that it is not valid now, and may be again.
+    paused: AtomicBool,
     desk: Arc<dyn Desk>,
 }
 
@@ -90,6 +92,7 @@ impl Tenure {
             until: AtomicU64::new(UNBOUNDED),
             progress: watch::Sender::new(Progress { phase: Phase::Granted, why: None, noted: false }),
             said_ready: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
             desk,
         }
     }
@@ -160,6 +163,11 @@ impl Tenure {
         })
     }
 
+    /// Whether somebody was told that it is not valid now, and may be again.
+    pub(crate) fn was_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
     /// One clock read and two or three comparisons.
     #[inline]
     pub(super) fn check(&self) -> Result<(), NotOwner> {
@@ -187,6 +195,7 @@ impl Tenure {
         } else if look == Look::Over {
             self.end(Why::Expired);
         } else if look == Look::Disconnected {
+            self.paused.store(true, Ordering::Release);
             return Err(self.not_owner(Why::Disconnected));
         } else {
             // It was extended between the two looks.

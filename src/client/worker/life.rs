@@ -431,8 +431,14 @@ impl<'k> Life<'k> {
         let Finished { place, tenure, how } = finished;
         let token = tenure.token().short().to_string();
         let epoch = tenure.token().epoch();
+        // An owner that ends with the error it was given, because the coordinator was out of reach for a moment, has not
+        // failed: the partition is no worse for it, and need not wait longer each time.
+        let gave_up = matches!(how, How::Failed(_)) && tenure.was_paused();
         match &how {
-            How::Failed(error) if tenure.phase() != Phase::Ended => {
+            How::Failed(error) if gave_up => {
+                tracing::info!(token, error, "the owner's task ended while the connection was gone");
+            }
+            How::Failed(error) | How::Panicked(error) if tenure.phase() != Phase::Ended => {
                 tracing::error!(token, error, "the owner's task failed");
             }
             How::Dropped if !mutant!("dropped-task-released") => {
@@ -452,7 +458,8 @@ impl<'k> Life<'k> {
         if held {
             let asked = tenure.phase() >= Phase::Revoked;
             let what = match how {
-                How::Failed(error) => What::Failed(error),
+                How::Failed(_) if gave_up => What::Released,
+                How::Failed(error) | How::Panicked(error) => What::Failed(error),
                 How::Returned if !asked => What::Returned,
                 How::Returned | How::Aborted | How::Dropped => What::Released,
             };

@@ -64,8 +64,10 @@ pub(super) struct Finished {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum How {
     Returned,
-    /// With an error, or a panic.
+    /// With an error.
     Failed(String),
+    /// With a panic.
+    Panicked(String),
     /// It was aborted from here.
     Aborted,
     /// It was dropped by somebody else: the runtime was shut down.
@@ -178,7 +180,7 @@ fn how(result: Result<Result<(), String>, JoinError>, aborted: bool) -> How {
                 .downcast_ref::<&str>()
                 .copied()
                 .or(payload.downcast_ref::<String>().map(String::as_str));
-            How::Failed(format!("panicked: {}", text.unwrap_or("without a message")))
+            How::Panicked(format!("panicked: {}", text.unwrap_or("without a message")))
         }
         Err(_) if aborted => How::Aborted,
         Err(_) => How::Dropped,

@@ -326,6 +326,35 @@ async fn by_fence_without_a_connection_it_pauses_and_goes_on_when_confirmed() {
     worker.leave().await.unwrap();
 }
 
+/// An owner that passes on the error it was given is no poisonous partition: it would wait for its next owner longer and
+/// longer, with every connection that broke.
+#[tokio::test]
+async fn by_fence_an_owner_that_ends_because_the_connection_is_gone_has_not_failed() {
+    let fake = Fake::start(Duration::from_secs(6)).await;
+    fake.world().takeover = v1::Takeover::Fence;
+    let owner = async |partition: Ownership| -> Result<(), crate::NotOwner> {
+        partition.ready().await?;
+        loop {
+            partition.stamp()?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    fake.heard("ready 3@1").await;
+    fake.world().answering = false;
+    fake.close_streams(None);
+    let gone = async {
+        while !worker.owned().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.unwrap();
+    fake.world().answering = true;
+    fake.heard("released 3@1").await;
+    worker.leave().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_changed_takeover_counts_from_the_next_session() {
     let fake = Fake::start(Duration::from_secs(6)).await;
