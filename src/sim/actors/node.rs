@@ -25,6 +25,7 @@ pub struct Node {
     /// What its wall clock is off by, in milliseconds.
     pub wall: Arc<AtomicI64>,
     state: Arc<Mutex<State>>,
+    context: Option<Context>,
 }
 
 #[derive(Default)]
@@ -53,6 +54,7 @@ impl Node {
             rate,
             wall: Arc::default(),
             state: Arc::default(),
+            context: None,
         }
     }
 
@@ -104,6 +106,7 @@ impl Node {
         }
         // Within its own runtime, for what spawns while it is dropped.
         let guard = process.runtime().enter();
+        self.context = None;
         let state = std::mem::take(&mut *lock(&self.state));
         drop(state);
         drop(guard);
@@ -111,8 +114,16 @@ impl Node {
     }
 
     /// What its services work with, once it belongs to a cluster.
-    pub fn context(&self) -> Option<Context> {
-        lock(&self.state).coordinator.as_ref()?.context()
+    pub fn context(&mut self) -> Option<&Context> {
+        if self.context.is_none() && self.process.is_some() {
+            self.context = lock(&self.state).coordinator.as_ref()?.context();
+        }
+        self.context.as_ref()
+    }
+
+    /// Whether it has come to belong to a cluster in this life.
+    pub fn belongs(&self) -> bool {
+        self.context.is_some()
     }
 
     /// Why it ended by itself, if it did.

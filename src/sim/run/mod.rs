@@ -55,7 +55,9 @@ pub struct Figures {
 pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
     panics::watch();
     let mut stage = Stage::open(plan)?;
-    for now in 1..=plan.ends {
+    let mut now = 0;
+    while now < plan.ends {
+        now += plan.tick;
         stage.tick(now)?;
     }
     let (history, figures, broken) = stage.close_down();

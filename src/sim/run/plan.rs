@@ -25,6 +25,9 @@ pub struct Plan {
     pub seed: u64,
     /// The nodes that form the cluster.
     pub nodes: Vec<Host>,
+    /// How long every process runs by itself before the next has its turn, in milliseconds: messages take that long at
+    /// least.
+    pub tick: Ms,
     /// The workers.
     pub workers: Vec<Host>,
     /// How fast the clocks run, by host.
@@ -138,6 +141,7 @@ impl Plan {
         let mut plan = Plan {
             seed,
             nodes,
+            tick: [1, 2, 2, 4][random.usize(..4)],
             workers,
             rates,
             beyond_drift,

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How long a supervisor waits before it starts a process again that ended by itself.
 const RESTART_MS: u64 = 300;
+/// How often it looks.
+const SUPERVISED_MS: u64 = 20;
 
 /// Everything, while it runs.
 pub(super) struct Stage {
@@ -138,10 +140,12 @@ impl Stage {
             self.record(What::Fault { text: timed.fault.to_string() });
             self.strike(timed.fault, &mut Rng::with_seed(timed.seed))?;
         }
-        if now == self.plan.heals {
+        let passed = |at: Ms| (now - self.plan.tick..now).contains(&at);
+        let (heals, steady) = (passed(self.plan.heals), passed(self.plan.steady));
+        if heals {
             self.heal()?;
         }
-        if now == self.plan.steady {
+        if steady {
             self.record(What::Steady);
         }
         while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -156,7 +160,9 @@ impl Stage {
             self.broken.push(text);
         }
         self.look();
-        self.supervise();
+        if now % SUPERVISED_MS < self.plan.tick {
+            self.supervise();
+        }
         Ok(())
     }
 
@@ -178,9 +184,8 @@ impl Stage {
 
     fn look(&mut self) {
         let (at, now) = (self.common.time.us(), self.now);
-        for node in self.nodes.values() {
-            if self.wiped.contains(&node.host) && node.context().is_some() && self.taken_in.insert(node.host)
-            {
+        for node in self.nodes.values_mut() {
+            if self.wiped.contains(&node.host) && node.belongs() && self.taken_in.insert(node.host) {
                 self.broken.push(format!("node {} came back without its data and was taken in", node.host.0));
             }
             self.witness.look(node, at, &self.common.recorder);

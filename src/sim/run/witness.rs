@@ -4,8 +4,10 @@ use crate::actors::node::Node;
 use crate::history::{Recorder, What};
 use ringfence_core::ids::{Epoch, KeyspaceId, LogIndex, PartitionId, Scope};
 use ringfence_core::state::State;
+use ringfence_server::raft::RaftStatus;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use tokio::sync::watch;
 
 /// What was seen so far.
 #[derive(Default)]
@@ -21,7 +23,7 @@ pub(super) struct Witness {
 #[derive(Default)]
 struct Life {
     number: u64,
-    applied: Option<LogIndex>,
+    watched: Option<(watch::Receiver<RaftStatus>, watch::Receiver<LogIndex>)>,
     epochs: BTreeMap<(KeyspaceId, PartitionId), Epoch>,
 }
 
@@ -38,23 +40,26 @@ impl Witness {
     }
 
     /// Looks at a node.
-    pub(super) fn look(&mut self, node: &Node, at_us: u64, recorder: &Recorder) {
-        let Some(context) = node.context() else { return };
-        let status = context.raft.status().borrow().clone();
-        if status.leads() && self.elected.insert((status.term.get(), node.id)) {
-            let elected = What::Elected { term: status.term, node: status.node };
-            recorder.record(at_us, format!("n{}", node.id), elected);
+    pub(super) fn look(&mut self, node: &mut Node, at_us: u64, recorder: &Recorder) {
+        let (id, Some(context)) = (node.id, node.context()) else { return };
+        let life = self.lives.entry(id).or_default();
+        let first = life.watched.is_none();
+        let (status, applied) =
+            life.watched.get_or_insert_with(|| (context.raft.status(), context.replica.applied()));
+        if first || status.has_changed().unwrap_or(false) {
+            let status = status.borrow_and_update();
+            if status.leads() && self.elected.insert((status.term.get(), id)) {
+                let elected = What::Elected { term: status.term, node: status.node };
+                recorder.record(at_us, format!("n{id}"), elected);
+            }
         }
-        let local = context.replica.lock();
-        let life = self.lives.entry(node.id).or_default();
-        let applied = local.state.applied();
-        if life.applied == Some(applied) {
-            return;
+        if first || applied.has_changed().unwrap_or(false) {
+            applied.borrow_and_update();
+            let local = context.replica.lock();
+            let actor = format!("n{id}.{}", life.number);
+            life.read(&local.state, |what| recorder.record(at_us, actor.as_str(), what));
+            self.compare(id, &local.state);
         }
-        life.applied = Some(applied);
-        let actor = format!("n{}.{}", node.id, life.number);
-        life.read(&local.state, |what| recorder.record(at_us, actor.as_str(), what));
-        self.compare(node.id, &local.state);
     }
 
     fn compare(&mut self, node: u64, state: &State) {

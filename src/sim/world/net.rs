@@ -49,7 +49,7 @@ pub struct Weather {
 
 impl Default for Weather {
     fn default() -> Weather {
-        Weather { latency: 1..=3, loss: 0, closed: false }
+        Weather { latency: 1..=4, loss: 0, closed: false }
     }
 }
 
