@@ -32,6 +32,8 @@ pub mod files;
 mod formation;
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(test)]
+mod golden;
 pub mod identity;
 mod late;
 pub mod leader;
