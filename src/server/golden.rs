@@ -23,7 +23,7 @@ fn settings(dir: &Path) -> Settings {
 
 /// The epochs of the partitions of `orders`; 0 where none was granted.
 async fn epochs(node: &Coordinator) -> Vec<u64> {
-    let list = v1::ListPartitionsRequest { keyspace: "orders".to_owned(), ..Default::default() };
+    let list = v1::ListPartitionsRequest { keyspace: "orders".to_owned() };
     let mut list = admin(node).await.list_partitions(list).await.unwrap().into_inner();
     let mut epochs = Vec::new();
     while let Some(part) = list.message().await.unwrap() {
