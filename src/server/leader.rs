@@ -131,3 +131,49 @@ fn log(entry: &[Command]) {
         tracing::info!(grants, drains, "placing");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raft::{Machine as _, Position, RaftStatus, Role};
+    use crate::replica::Replica;
+    use crate::testing;
+    use ringfence_core::ids::LogIndex;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn p06_a_leadership_begins_with_an_entry_of_its_own_term_and_ends_with_that_term() {
+        let node = testing::alone().await;
+        let running = node.context().unwrap();
+        let replica = Replica::new(Arc::clone(&running.clock));
+        let mut machine = replica.machine();
+        // Its replica is fed by hand, and its role is what is said here.
+        let context = Context { replica: replica.clone(), ..running };
+        let mut apply = |term, index| {
+            let at = Position { term: Term::new(term), index: LogIndex::new(index) };
+            machine.apply(at, None).unwrap();
+        };
+        let status = node.raft_status().unwrap();
+        let lead_as = |role, term| {
+            let status = RaftStatus { role, term: Term::new(term), ..status.clone() };
+            lead(&context, Settings::default(), &status).map(Term::get)
+        };
+        let lead_in = |term| lead_as(Role::Leader, term);
+        let led = || replica.lock().leadership.as_ref().map(|led| led.term().get());
+
+        apply(1, 1);
+        assert_eq!((lead_in(2), led()), (None, None), "what was committed before may not be applied yet");
+        apply(2, 2);
+        assert_eq!((lead_in(2), led()), (Some(2), Some(2)));
+
+        assert_eq!((lead_in(4), led()), (None, None), "somebody led in term 3, and renewed leases");
+        apply(4, 3);
+        assert_eq!((lead_in(4), led()), (Some(4), Some(4)));
+
+        apply(5, 4);
+        assert_eq!(led(), None, "an entry of a later term ends it, whatever this node's role is said to be");
+        apply(6, 5);
+        assert_eq!((lead_in(6), led()), (Some(6), Some(6)));
+        assert_eq!((lead_as(Role::Follower, 6), led()), (None, None));
+    }
+}

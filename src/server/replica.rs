@@ -247,3 +247,45 @@ impl Local {
         self.state.keyspace(key.keyspace).map(ringfence_core::state::Keyspace::name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_core::time::Instant;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A clock that counts who reads it while the replica is not locked.
+    #[derive(Default)]
+    struct Watching {
+        replica: OnceLock<Replica>,
+        unlocked: AtomicUsize,
+    }
+
+    impl Clock for Watching {
+        fn now(&self) -> Instant {
+            if self.replica.get().is_some_and(|replica| replica.inner.local.try_lock().is_ok()) {
+                self.unlocked.fetch_add(1, Ordering::Relaxed);
+            }
+            Instant::from_nanos(1)
+        }
+
+        fn unix_ms(&self) -> u64 {
+            0
+        }
+    }
+
+    /// Between a reading and the entry a renewal could be answered that does not tell of the drain.
+    #[test]
+    fn p04_the_clock_of_an_entry_is_read_when_nothing_can_be_answered_before_it_applies() {
+        let clock = Arc::new(Watching::default());
+        let replica = Replica::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        assert!(clock.replica.set(replica.clone()).is_ok());
+        let at = Position { term: Term::new(1), index: LogIndex::new(1) };
+        replica.machine().apply(at, None).unwrap();
+        assert_eq!(clock.unlocked.load(Ordering::Relaxed), 0);
+        // The control: a reading without the lock is noticed.
+        clock.now();
+        assert_eq!(clock.unlocked.load(Ordering::Relaxed), 1);
+    }
+}

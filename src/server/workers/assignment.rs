@@ -106,3 +106,17 @@ fn pieces(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An acknowledgement that overtakes its assignment would extend what the worker does not hold any more.
+    #[test]
+    fn p03_nothing_is_acknowledged_before_the_assignment_it_names_was_told() {
+        let mut told = Told::nothing(SessionId::new(1).unwrap());
+        assert!(!told.covers(0) && !told.covers(7));
+        told.revision = Some(LogIndex::new(7));
+        assert!(told.covers(6) && told.covers(7) && !told.covers(8));
+    }
+}

@@ -46,7 +46,7 @@ struct Waiting {
 }
 
 impl Outbox {
-    fn new() -> Outbox {
+    pub(super) fn new() -> Outbox {
         Outbox {
             inner: Mutex::new(Waiting::default()),
             waker: Arc::new(Notify::new()),
@@ -70,6 +70,18 @@ impl Outbox {
     pub(super) fn give_up(&self) {
         let mut waiting = self.lock();
         waiting.under_way = waiting.under_way.saturating_sub(1);
+    }
+
+    /// How many acknowledgements nobody has sent yet.
+    #[cfg(test)]
+    pub(super) fn acknowledged(&self) -> usize {
+        self.lock().acknowledgements.len()
+    }
+
+    /// Nobody reads any more.
+    #[cfg(test)]
+    pub(super) fn close(&self) {
+        self.closed.cancel();
     }
 
     pub(super) fn is_closed(&self) -> bool {

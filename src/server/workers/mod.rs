@@ -19,6 +19,8 @@ mod credentials;
 mod join;
 mod renewals;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use crate::context::Context;
 use attach::Attached;

@@ -93,7 +93,7 @@ impl Renewals {
     }
 
     /// Answers what can be answered in this term; returns what is held until a clear applies.
-    fn answer(&self, batch: Vec<Renewal>, term: Term) -> Vec<Renewal> {
+    pub(super) fn answer(&self, batch: Vec<Renewal>, term: Term) -> Vec<Renewal> {
         let now = self.context.clock.now();
         let mut held = Vec::new();
         let mut elsewhere = Vec::new();

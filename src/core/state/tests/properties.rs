@@ -2,7 +2,7 @@
 
 use super::random::{command, entry, state_after, throws};
 use crate::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, PartitionKey, SessionId};
-use crate::state::{Command, HISTORY_LEN, Outcome, Phase, State};
+use crate::state::{Command, Entry, HISTORY_LEN, Outcome, Phase, State};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -97,6 +97,19 @@ proptest! {
                 let first = *owners.entry((name, key.partition, epoch)).or_insert(owner);
                 prop_assert_eq!(first, owner);
             }
+        }
+    }
+
+    /// A wall time is shown and never compared: leaders whose clocks are apart, or jump, make the same history.
+    #[test]
+    fn t26_wall_clocks_are_for_display_and_change_nothing(throws in throws(80), jump in any::<u64>()) {
+        let (mut state, mut other) = (State::new(), State::new());
+        for (index, throw) in (1..).zip(&throws) {
+            let entry = entry(&state, throw);
+            let jump = jump.rotate_left(u32::try_from(index % 64).expect("small"));
+            let elsewhere = Entry { proposed_unix_ms: entry.proposed_unix_ms ^ jump, ..entry.clone() };
+            let at = LogIndex::new(index);
+            prop_assert_eq!(state.apply(at, &entry), other.apply(at, &elsewhere));
         }
     }
 

@@ -3,8 +3,8 @@
 use super::world::{TTL, World, by_fence, join, release, secs, worker};
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, SessionId};
 use crate::state::{
-    Command, CoolingWhy, ENDED_LEN, EndReason, Ended, Event, Join, Outcome, Phase, PolicyChange, Refused,
-    Session, Suspicion,
+    Command, CoolingWhy, ENDED_LEN, EndReason, Ended, Entry, Event, Join, Outcome, Phase, PolicyChange,
+    Refused, Session, Suspicion,
 };
 use std::collections::BTreeSet;
 
@@ -146,6 +146,17 @@ fn p01_an_expiry_ends_the_session_whose_latest_suspicion_it_names() {
     let ended = Ended { session: a, worker: worker("a"), why: EndReason::Expired, at: index };
     assert_eq!(world.state.ended(a), Some(&ended));
     assert_eq!(world.partition(key).owner(), Some(b), "takeover and grants are one entry");
+}
+
+#[test]
+fn t26_an_expiry_by_a_leader_whose_wall_clock_is_behind_counts() {
+    let (mut world, _, a, _, _) = World::owned(PolicyChange::default());
+    let suspicion = world.suspect(a, 2);
+    let commands = vec![Command::Expire { session: a, suspicion }];
+    let long_ago = Entry { request: None, proposed_unix_ms: 0, commands };
+    let at = world.next_index();
+    assert_eq!(world.state.apply(at, &long_ago).outcome, Ok(vec![Outcome::Done]));
+    assert!(world.state.session(a).is_none());
 }
 
 #[test]
