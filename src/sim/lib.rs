@@ -8,6 +8,7 @@ pub mod checker;
 pub mod fuzz;
 pub mod history;
 pub mod model;
+pub mod mutants;
 pub mod run;
 pub mod seeds;
 pub mod world;

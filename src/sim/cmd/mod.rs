@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod model;
+mod mutants;
 mod seeds;
 mod world;
 
@@ -24,6 +25,8 @@ enum Verb {
     Fuzz(fuzz::FuzzArgs),
     Model(model::Model),
     World(world::World),
+    /// Break the rules one by one, and look who notices
+    Mutants(mutants::Mutants),
 }
 
 impl Cli {
@@ -34,6 +37,7 @@ impl Cli {
             Some(Verb::Fuzz(args)) => args.run(),
             Some(Verb::Model(verb)) => verb.run(),
             Some(Verb::World(verb)) => verb.run(),
+            Some(Verb::Mutants(verb)) => verb.run(),
         }
     }
 }

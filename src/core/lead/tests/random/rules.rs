@@ -1,5 +1,5 @@
 //! The rules that can be taken out, and the kinds of trouble. A rule is taken out in the harness: it answers, arms or
-//! proposes otherwise than the product says. The product has no switch for it.
+//! proposes otherwise than the product says. `docs/mutants.md` tells what becomes of the product itself without one.
 
 /// A rule of the protocol. A world without it must come to harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,54 @@
+//! Every mutant, by the crate that it is in.
+
+mod fence;
+mod lease;
+mod sdk;
+mod server;
+mod state;
+
+use super::{Binary, Catcher, Mutant};
+
+/// Every mutant.
+pub fn all() -> impl Iterator<Item = &'static Mutant> {
+    [lease::LIST, state::LIST, fence::LIST, sdk::LIST, server::LIST].into_iter().flatten()
+}
+
+const fn mutant(
+    name: &'static str,
+    fault: &'static str,
+    breaks: &'static str,
+    catchers: &'static [Catcher],
+) -> Mutant {
+    Mutant { name, fault, breaks, catchers }
+}
+
+const fn core(test: &'static str) -> Catcher {
+    Catcher::Test { of: Binary::Core, test }
+}
+
+const fn fence(test: &'static str) -> Catcher {
+    Catcher::Test { of: Binary::Fence, test }
+}
+
+const fn sqlite(test: &'static str) -> Catcher {
+    Catcher::Test { of: Binary::Sqlite, test }
+}
+
+const fn sdk(test: &'static str) -> Catcher {
+    Catcher::Test { of: Binary::Sdk, test }
+}
+
+const fn server(test: &'static str) -> Catcher {
+    Catcher::Test { of: Binary::Server, test }
+}
+
+/// The whole protocol in a world drawn by lot, with holders that do what the protocol asks and no more: behind the shipped
+/// one's strictness a leader could break its own rules unnoticed.
+const fn naive_world(worlds: u32) -> Catcher {
+    Catcher::Random { test: "hold_with_holders_that_do_what_they_must_and_no_more", worlds }
+}
+
+/// The same in each kind of trouble by itself.
+const fn troubled_world(worlds: u32) -> Catcher {
+    Catcher::Random { test: "hold_in_each_kind_of_trouble", worlds }
+}

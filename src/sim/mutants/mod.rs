@@ -1,0 +1,181 @@
+//! Deliberate faults of the product ("mutants"), and who catches each.
+//!
+//! A mutant is one rule taken out where it stands; `src/core/mutants.rs` says how, and [`LIST`] which there are. A rule
+//! whose mutant nobody catches is held by nothing. So each names its catchers, in the order in which they are tried, and a
+//! catcher counts only when it fails with the mutant and passes without it, in the same build.
+
+mod hunt;
+mod list;
+mod workshop;
+mod wrapper;
+
+pub use hunt::{Caught, Verdict, hunt};
+pub use list::all;
+pub use wrapper::as_compiler;
+
+/// One deliberate fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// The name at its hooks: `mutant!("name")`.
+    pub name: &'static str,
+    /// What the product does then, where it should not.
+    pub fault: &'static str,
+    /// What the rule is for: a guarantee, or an invariant of ARCHITECTURE.md.
+    pub breaks: &'static str,
+    /// Who should notice, in the order in which they are asked.
+    pub catchers: &'static [Catcher],
+}
+
+/// Something that fails when a rule is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Catcher {
+    /// One test of one test binary.
+    Test {
+        /// Where it is.
+        of: Binary,
+        /// Its path, without the ids in front of its name: those change when it is found to hold something else, too.
+        test: &'static str,
+    },
+    /// A world drawn by lot, in a test that takes `RINGFENCE_SEEDS`: the first so many worlds.
+    Random {
+        /// The test's name, without ids.
+        test: &'static str,
+        /// How many worlds.
+        worlds: u32,
+    },
+}
+
+/// A test binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Binary {
+    /// The core's unit tests.
+    Core,
+    /// The fence's unit tests.
+    Fence,
+    /// The fence in SQLite.
+    Sqlite,
+    /// The SDK's unit tests.
+    Sdk,
+    /// The coordinator's unit tests.
+    Server,
+}
+
+impl Binary {
+    pub(crate) const ALL: [Binary; 5] =
+        [Binary::Core, Binary::Fence, Binary::Sqlite, Binary::Sdk, Binary::Server];
+
+    /// The package and the target that cargo makes it from.
+    pub(crate) fn target(self) -> (&'static str, &'static str) {
+        match self {
+            Binary::Core => ("ringfence-core", "ringfence_core"),
+            Binary::Fence => ("ringfence-fence", "ringfence_fence"),
+            Binary::Sqlite => ("ringfence-fence", "sqlite"),
+            Binary::Sdk => ("ringfence", "ringfence"),
+            Binary::Server => ("ringfence-server", "ringfence_server"),
+        }
+    }
+}
+
+impl Catcher {
+    /// The binary that it is in.
+    pub(crate) fn binary(self) -> Binary {
+        match self {
+            Catcher::Test { of, .. } => of,
+            Catcher::Random { .. } => Binary::Core,
+        }
+    }
+
+    /// The path of the test, without ids.
+    pub(crate) fn test(self) -> String {
+        match self {
+            Catcher::Test { test, .. } => test.to_owned(),
+            Catcher::Random { test, .. } => format!("lead::tests::random::{test}"),
+        }
+    }
+}
+
+/// The package, the test binary when it is not the library's, and the test.
+impl std::fmt::Display for Catcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (package, target) = self.binary().target();
+        if target != package.replace('-', "_") {
+            return write!(f, "{package} {target} {}", self.test());
+        }
+        write!(f, "{package} {}", self.test())
+    }
+}
+
+/// The path of a test without the ids in front of its name: `a::p01_t06_mint_happens` is `a::mint_happens`.
+pub(crate) fn without_ids(path: &str) -> String {
+    let (module, name) = path.rsplit_once("::").map_or((None, path), |(module, name)| (Some(module), name));
+    let mut name = name;
+    while let Some((id, rest)) = name.split_once('_') {
+        let number = id.strip_prefix(|c: char| "abcfgipt".contains(c)).unwrap_or_default();
+        if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
+            break;
+        }
+        name = rest;
+    }
+    module.map_or(name.to_owned(), |module| format!("{module}::{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    fn hooks(under: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(under).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                hooks(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let parts = text.split("mutant!(\"").skip(1).filter_map(|rest| rest.split('"').next());
+                found.extend(parts.map(str::to_owned));
+            }
+        }
+    }
+
+    #[test]
+    fn every_hook_is_in_the_list_and_every_mutant_has_a_hook_and_a_catcher() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut found = BTreeSet::new();
+        for part in [
+            "core/lead",
+            "core/lease",
+            "core/state",
+            "core/placement",
+            "fence",
+            "api",
+            "client",
+            "server",
+            "cli",
+        ] {
+            hooks(&root.join(part), &mut found);
+        }
+        let listed: BTreeSet<String> = all().map(|mutant| mutant.name.to_owned()).collect();
+        assert_eq!(all().count(), listed.len(), "a name is used twice");
+        assert_eq!(found, listed);
+        for mutant in all() {
+            assert!(!mutant.catchers.is_empty(), "{} has no catcher", mutant.name);
+        }
+    }
+
+    #[test]
+    fn the_ids_of_a_test_are_no_part_of_its_name() {
+        assert_eq!(without_ids("a::b::p01_f074_t06_mint_happens"), "a::b::mint_happens");
+        assert_eq!(without_ids("a_check_p01"), "a_check_p01");
+        assert_eq!(without_ids("a::f_is_no_id"), "a::f_is_no_id");
+    }
+
+    #[test]
+    fn the_docs_tell_of_every_mutant() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mutants.md");
+        let docs = std::fs::read_to_string(docs).unwrap();
+        for mutant in all() {
+            assert!(docs.contains(&format!("| `{}` | {} |", mutant.name, mutant.fault)), "{}", mutant.name);
+        }
+    }
+}
