@@ -89,7 +89,15 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
             output.show(&ClusterShape::from(&status), || text(&status))?;
             return Ok(Exit::Done);
         }
-        Verb::AddNode { node } => (add(&admin, &node).await?, node.id),
+        Verb::AddNode { node } => {
+            let voters = add(&admin, &node).await?;
+            if let Some(voters) = voters {
+                output
+                    .show(&DoneShape { result: "added", node: node.id.get() }, || added(node.id, voters))?;
+                return Ok(Exit::Done);
+            }
+            ("unchanged", node.id)
+        }
         Verb::RemoveNode { id } => {
             admin.remove_node(id).await?;
             ("removed", id)
@@ -98,7 +106,6 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
     };
     let id = node.get();
     let sentence = match result {
-        "added" => format!("node {id} is added: it votes"),
         "removed" => format!("node {id} is removed for good"),
         "transferred" => format!("node {id} leads"),
         _ => format!("node {id}: there was nothing to do"),
@@ -107,17 +114,21 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn add(admin: &Admin, node: &NodeArg) -> Result<&'static str, ringfence::Error> {
+/// How many vote now; `None` when the node voted already.
+async fn add(admin: &Admin, node: &NodeArg) -> Result<Option<usize>, ringfence::Error> {
     let status = admin.cluster_status().await?;
-    let is_voter = |found: &ringfence::admin::Node| {
-        (found.id, found.address.as_str()) == (node.id, node.address.as_str())
-            && found.role != NodeRole::Learner
-    };
-    if status.nodes.iter().any(is_voter) {
-        return Ok("unchanged");
+    let voters = || status.nodes.iter().filter(|found| found.role != NodeRole::Learner);
+    if voters().any(|found| (found.id, found.address.as_str()) == (node.id, node.address.as_str())) {
+        return Ok(None);
     }
     admin.add_node(node.id, &node.address).await?;
-    Ok("added")
+    Ok(Some(voters().count() + 1))
+}
+
+/// What is said when a node was added and so many vote now.
+fn added(node: NodeId, voters: usize) -> String {
+    let warning = if voters == 2 { "\nnote: of two nodes neither may fail; add a third" } else { "" };
+    format!("node {} is added: it votes{warning}\n", node.get())
 }
 
 async fn transfer(admin: &Admin, to: Option<NodeId>) -> Result<(&'static str, NodeId), ringfence::Error> {
@@ -167,6 +178,13 @@ mod tests {
         for bad in ["4", "x=a:1", "0=a:1", "4=a", "4=http://a:1", "=", "4="] {
             assert!(bad.parse::<NodeArg>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn f066_whoever_goes_from_one_node_to_two_is_told_what_that_means() {
+        let node = NodeId::new(2).unwrap();
+        assert!(added(node, 2).contains("neither may fail"));
+        assert_eq!(added(node, 3), "node 2 is added: it votes\n");
     }
 
     #[test]

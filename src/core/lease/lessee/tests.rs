@@ -283,6 +283,19 @@ fn f047_however_late_a_cut_is_noticed_the_lease_counts_from_the_last_confirmed_r
 }
 
 #[test]
+fn f095_a_renewal_whose_answer_was_lost_is_followed_by_one_that_counts() {
+    let mut worker = Worker::holding();
+    let lost = worker.send(1_600);
+    let next = worker.send(3_200);
+    worker.acked(3_205, next, 10, &[]);
+    assert_eq!(worker.0.lease_until(), Some(at(3_200 + LEASE_MS)));
+    // It was on its way all the time, and takes nothing back.
+    worker.acked(4_000, lost, 10, &[]);
+    assert_eq!(worker.0.lease_until(), Some(at(3_200 + LEASE_MS)));
+    assert_eq!(worker.events(), []);
+}
+
+#[test]
 fn f017_no_leader_is_not_a_loss() {
     let mut worker = Worker::holding();
     for again in 1..=5 {

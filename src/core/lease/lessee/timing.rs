@@ -103,6 +103,36 @@ mod tests {
         assert!(Timing::new(Duration::from_millis(99)).is_err());
     }
 
+    /// What 300 holders that met a restarted coordinator in one moment ask of it: the most renewals within 100 ms, in
+    /// their fourth TTL.
+    fn busiest(mut random: impl FnMut() -> u32) -> usize {
+        let timing = Timing::new(Duration::from_secs(6)).unwrap();
+        let mut per_100_ms = [0; 60];
+        for _ in 0..300 {
+            let mut now = Instant::from_nanos(0);
+            while now < Instant::from_nanos(24_000_000_000) {
+                if let Some(since) = now.since(Instant::from_nanos(0)).checked_sub(Duration::from_secs(18)) {
+                    per_100_ms[since.as_millis() as usize / 100] += 1;
+                }
+                now = timing.next_renewal(now, random());
+            }
+        }
+        per_100_ms.into_iter().max().unwrap()
+    }
+
+    #[test]
+    fn f070_holders_that_began_in_one_moment_do_not_stay_in_step() {
+        // The high half of a linear congruential generator: fixed, and spread well enough.
+        let mut state = 7u64;
+        let lot = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        };
+        // Evenly spread there would be about 32.
+        assert!(busiest(lot) <= 5 * 32, "in step");
+        assert_eq!(busiest(|| 1 << 31), 300, "control: they stay in step without the lot");
+    }
+
     #[test]
     fn f070_renewals_are_spread_and_never_later_than_a_sixth_of_the_ttl() {
         let timing = Timing::new(Duration::from_secs(6)).unwrap();

@@ -108,3 +108,20 @@ impl Dialer for TcpDialer {
         TcpDialer { keepalive_timeout: SNAPSHOT_KEEPALIVE_TIMEOUT, ..*self }.dial(node, address)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is resolved when it is dialled is resolved once; a name that is passed on is resolved at each connect.
+    #[test]
+    fn f068_a_name_stays_a_name_until_it_is_connected_to() {
+        for address in ["node-1.example:7600", "localhost:7600"] {
+            let endpoint = TcpDialer::default().endpoint(address).unwrap();
+            assert_eq!(
+                endpoint.uri().authority().map(tonic::codegen::http::uri::Authority::as_str),
+                Some(address)
+            );
+        }
+    }
+}
