@@ -102,6 +102,7 @@ impl Session {
             cluster: String::new(),
             session: id,
             secret: SECRET.to_vec().into(),
+            drills: Vec::new(),
         };
         let open = v1::AttachRequest { message: Some(attach_request::Message::Open(open)) };
         requests.send(open).await.unwrap();

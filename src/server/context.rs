@@ -1,6 +1,7 @@
 //! What every service of a node works with: the replica, the log, and the clock.
 
 use crate::clock::Clock;
+use crate::drills::Drills;
 use crate::raft::{NotLeader, ProposeError, RaftNode};
 use crate::replica::Replica;
 use ringfence_api::Failure;
@@ -19,6 +20,8 @@ pub struct Context {
     pub raft: RaftNode<Applied>,
     /// The node's clock.
     pub clock: Arc<dyn Clock>,
+    /// The drills of this node, while it leads.
+    pub drills: Drills,
 }
 
 /// An entry that was applied.

@@ -18,6 +18,7 @@
 //! | [`workers`] | the service for workers: sessions, renewals, reports |
 //! | [`map`] | the service for callers: watch and lookup |
 //! | `admin` | the service for operators |
+//! | [`drills`] | a worker that is replaced on purpose, to see its late write refused |
 //! | [`refusal`] | what a refusal of the state means to a client |
 //! | `readiness` | whether the node is worth sending calls to |
 //! | `text` | foreign text, made fit to show |
@@ -28,6 +29,7 @@ mod admin;
 pub mod clock;
 pub mod context;
 pub mod coordinator;
+pub mod drills;
 pub mod files;
 mod formation;
 #[doc(hidden)]

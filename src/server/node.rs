@@ -5,6 +5,7 @@
 //! this order: workers have found the next leader before this one is gone.
 
 use crate::context::Context;
+use crate::drills::Drills;
 use crate::files;
 use crate::formation::{self, Formation, FormationError};
 use crate::identity::IdentityError;
@@ -158,7 +159,7 @@ impl Parts {
             Box::pin(RaftNode::start(config, disk, replica.machine(), self.surroundings.dialer.clone()))
                 .await
                 .map_err(Arc::new)?;
-        Ok(Context { replica, raft, clock })
+        Ok(Context { replica, raft, clock, drills: Drills::default() })
     }
 
     /// Fills the places that wait for the cluster.

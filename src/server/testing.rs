@@ -208,6 +208,7 @@ pub(crate) async fn join(node: &Coordinator, worker: &str, keyspace: &str) -> u6
         cluster: String::new(),
         session,
         secret: SECRET.into(),
+        drills: Vec::new(),
     };
     let open = v1::AttachRequest { message: Some(v1::attach_request::Message::Open(open)) };
     // The requests never end, so the stream is there until the test is over.

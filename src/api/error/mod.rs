@@ -78,6 +78,11 @@ impl Failure {
         Failure::new(ErrorKind::UnknownOutcome, message)
     }
 
+    /// Something that runs for a while under one leader was cut short; the message says what is known of it.
+    pub fn interrupted(message: impl fmt::Display) -> Failure {
+        Failure::new(ErrorKind::UnknownOutcome, message)
+    }
+
     /// The session has ended. Only after a quorum has confirmed it.
     pub fn session_ended(session: SessionId, how: impl Into<SessionEnd>) -> Failure {
         let how = how.into();

@@ -216,6 +216,7 @@ admin_service! {
         list_keyspaces(ListKeyspacesRequest) -> ListKeyspacesResponse;
         get_partition(GetPartitionRequest) -> GetPartitionResponse;
         end_cooling(EndCoolingRequest) -> EndCoolingResponse;
+        run_drill(RunDrillRequest) -> RunDrillResponse;
         health(HealthRequest) -> HealthResponse;
         add_node(AddNodeRequest) -> AddNodeResponse;
         transfer_leadership(TransferLeadershipRequest) -> TransferLeadershipResponse;

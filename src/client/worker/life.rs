@@ -384,6 +384,8 @@ impl<'k> Life<'k> {
                     Err(error) => self.on_nonsense(&error),
                 }
             }
+            // This worker allows no drills, and is ordered to none.
+            LinkEvent::Message(Message::Drill(_)) => {}
             LinkEvent::Closed { why } => {
                 tracing::info!(session = %self.session.id, why, "reconnecting");
                 self.lessee.disconnected(now);

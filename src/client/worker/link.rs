@@ -67,6 +67,7 @@ impl Link {
             cluster: session.cluster.to_string(),
             session: session.id.get(),
             secret: session.secret.bytes().into(),
+            drills: Vec::new(),
         };
         let state = State::Waiting(Instant::now());
         let backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);

@@ -25,6 +25,7 @@ mod workers;
 mod tests;
 
 use crate::context::Context;
+use crate::drills;
 use crate::formation::Formation;
 use crate::late;
 use crate::raft::Timings;
@@ -143,6 +144,13 @@ impl AdminService for Admin {
     ) -> Result<Response<v1::EndCoolingResponse>, Status> {
         moves::end_cooling(self.context()?, request.into_inner()).await?;
         Ok(Response::new(v1::EndCoolingResponse {}))
+    }
+
+    async fn run_drill(
+        &self,
+        request: Request<v1::RunDrillRequest>,
+    ) -> Result<Response<v1::RunDrillResponse>, Status> {
+        Ok(Response::new(drills::run(self.context()?, request.into_inner()).await?))
     }
 
     async fn cluster_status(

@@ -6,12 +6,15 @@
 
 use super::assignment::Told;
 use super::credentials::{check, check_origin, session_id};
+use super::join::MAX_JOINED_KEYSPACES;
 use super::renewals::{Renewal, Renewals};
 use crate::context::Context;
+use crate::drills::Seat;
 use ringfence_api::Failure;
+use ringfence_api::convert::checked;
 use ringfence_api::v1::{self, attach_request, attach_response};
-use ringfence_core::ids::{SessionId, Term};
-use std::collections::VecDeque;
+use ringfence_core::ids::{KeyspaceName, SessionId, Term};
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -122,6 +125,7 @@ pub(super) async fn attach(
     };
     check_origin(context, open.protocol, &open.cluster)?;
     let session = session_id(open.session)?;
+    let drills = drills(&open.drills)?;
     check(context, session, &open.secret).await?;
 
     let outbox = Arc::new(Outbox::new());
@@ -130,8 +134,10 @@ pub(super) async fn attach(
     let reader = Reader { context: context.clone(), renewals: Arc::clone(renewals), session, term };
     tokio::spawn(reader.run(incoming, Arc::clone(&outbox)));
 
+    let seat = (!drills.is_empty()).then(|| context.drills.sit(session, drills, Arc::clone(&outbox.waker)));
     let stream = Sender {
         context: context.clone(),
+        seat,
         told: Told::nothing(session),
         queue: VecDeque::new(),
         outbox,
@@ -140,6 +146,16 @@ pub(super) async fn attach(
         over: false,
     };
     Ok(Box::pin(futures_util::stream::unfold(stream, Sender::next)))
+}
+
+/// The keyspaces of which the worker allows drills.
+fn drills(names: &[String]) -> Result<BTreeSet<KeyspaceName>, Failure> {
+    if names.len() > MAX_JOINED_KEYSPACES {
+        return Err(Failure::invalid(format!(
+            "drills: a worker joins at most {MAX_JOINED_KEYSPACES} keyspaces"
+        )));
+    }
+    names.iter().map(|name| Ok(checked::keyspace_name("drills", name)?)).collect()
 }
 
 /// A stream counts as the session's presence as long as this lives.
@@ -228,6 +244,8 @@ impl Reader {
 /// Decides what is sent.
 struct Sender {
     context: Context,
+    /// Where orders to a drill are put, when the worker allows any.
+    seat: Option<Seat>,
     told: Told,
     queue: VecDeque<attach_response::Message>,
     outbox: Arc<Outbox>,
@@ -292,6 +310,9 @@ impl Sender {
                 self.queue.push_back(attach_response::Message::Acknowledgement(acknowledgement));
             }
         }
+        // After the assignment that it speaks of.
+        let order = self.seat.as_ref().and_then(Seat::take_order);
+        self.queue.extend(order.map(attach_response::Message::Drill));
         failure.map_or(Ok(()), Err)
     }
 }

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How many keyspaces one worker may join.
-const MAX_JOINED_KEYSPACES: usize = 1_000;
+pub(super) const MAX_JOINED_KEYSPACES: usize = 1_000;
 
 /// What became of looking for an earlier session.
 enum Earlier {

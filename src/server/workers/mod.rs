@@ -11,11 +11,13 @@
 //! | `renewals` | renewals, answered together after one confirmation round |
 //! | `assignment` | what a session holds, as a picture and as changes to it |
 //! | `report` | ready, released, failed, revoke seen |
+//! | `drill` | the stream of a drill |
 //! | `credentials` | protocol version, cluster and secret |
 
 mod assignment;
 mod attach;
 mod credentials;
+mod drill;
 mod join;
 mod renewals;
 mod report;
@@ -93,5 +95,14 @@ impl WorkerService for Workers {
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
         self.left(request.into_inner()).await?;
         Ok(Response::new(v1::LeaveResponse {}))
+    }
+
+    type DrillStream = drill::Told;
+
+    async fn drill(
+        &self,
+        request: Request<Streaming<v1::DrillRequest>>,
+    ) -> Result<Response<drill::Told>, Status> {
+        Ok(Response::new(drill::drill(&self.context, request.into_inner(), self.stop.clone()).await?))
     }
 }

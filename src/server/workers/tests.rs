@@ -128,6 +128,7 @@ async fn p06_a_leader_that_is_cut_off_acknowledges_no_renewal() {
         cluster: String::new(),
         session,
         secret: SECRET.into(),
+        drills: Vec::new(),
     };
     requests.send(say(attach_request::Message::Open(open))).await.unwrap();
     let renew = |number| say(attach_request::Message::Renew(v1::attach_request::Renew { number }));
@@ -139,7 +140,7 @@ async fn p06_a_leader_that_is_cut_off_acknowledges_no_renewal() {
             attach_response::Message::Acknowledgement(acknowledgement) => {
                 return Some(acknowledgement.number);
             }
-            attach_response::Message::Assignment(_) => {}
+            attach_response::Message::Assignment(_) | attach_response::Message::Drill(_) => {}
         }
     };
     assert_eq!(acknowledged().await, Some(1));

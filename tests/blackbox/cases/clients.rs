@@ -297,7 +297,7 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
     session.renew().await;
     until("it is acknowledged", async || match session.next().await.unwrap() {
         v1::attach_response::Message::Acknowledgement(acknowledgement) => Some(acknowledgement.number),
-        v1::attach_response::Message::Assignment(_) => None,
+        v1::attach_response::Message::Assignment(_) | v1::attach_response::Message::Drill(_) => None,
     })
     .await;
 }

@@ -171,6 +171,7 @@ async fn f025_a_heartbeat_after_a_release_or_a_leave_brings_nothing_back() {
         match first.next().await.unwrap() {
             attach_response::Message::Acknowledgement(_) => break,
             attach_response::Message::Assignment(assignment) => assert!(assignment.held.is_empty()),
+            attach_response::Message::Drill(order) => panic!("{order:?}"),
         }
     }
     let partition = cluster.partition("orders", 0).await;

@@ -61,6 +61,7 @@ pub(crate) fn open(session: u64, secret: &[u8]) -> attach_request::Open {
         cluster: String::new(),
         session,
         secret: secret.to_vec().into(),
+        drills: Vec::new(),
     }
 }
 

@@ -431,6 +431,15 @@ impl WorkerService for Service {
         Ok(Response::new(v1::ReportResponse {}))
     }
 
+    type DrillStream = UnboundedReceiverStream<Result<v1::DrillResponse, Status>>;
+
+    async fn drill(
+        &self,
+        _: Request<Streaming<v1::DrillRequest>>,
+    ) -> Result<Response<Self::DrillStream>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {
         self.there().await;
         let request = request.into_inner();

@@ -1,0 +1,291 @@
+//! One drill, from the order to the finding.
+
+use super::cast::{Ask, Cast};
+use super::desk::{Line, Slot};
+use crate::context::Context;
+use crate::refusal;
+use ringfence_api::Failure;
+use ringfence_api::convert::checked;
+use ringfence_api::v1::{self, DrillMode, drill_request, drill_response};
+use ringfence_core::ids::{Epoch, SessionId, Term, WorkerId};
+use ringfence_core::state::{Command, GrantReason, MAX_FAILURE_BYTES};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+/// How long the worker may take to answer the order. It opens a stream, no more.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// How long the held write may take, once the new owner is there. The SDK gives a probe ten seconds.
+const FINDING_WITHIN: Duration = Duration::from_secs(20);
+
+struct Course<'c> {
+    context: &'c Context,
+    term: Term,
+    ask: Ask,
+    cast: Cast,
+    slot: Slot,
+    /// The new owner is ready by then.
+    deadline: Instant,
+}
+
+/// The owner that came.
+struct Heir {
+    worker: WorkerId,
+    session: SessionId,
+    epoch: Epoch,
+}
+
+/// What a look at the partition found.
+enum Look {
+    Wait,
+    Heir(Heir),
+    /// It will not come to what is waited for.
+    Never(Failure),
+}
+
+/// Runs a drill, or says what it would be. Dropping the future ends it.
+pub(crate) async fn run(
+    context: &Context,
+    request: v1::RunDrillRequest,
+) -> Result<v1::RunDrillResponse, Failure> {
+    let ask = Ask::read(request)?;
+    let (term, _) = context.confirm().await?;
+    let cast = Cast::choose(&context.replica.lock(), &context.drills, context.clock.now(), &ask)?;
+    if ask.dry_run {
+        return Ok(answer(&ask, &cast));
+    }
+    let (slot, line) = context.drills.begin(cast.owner, &cast.worker)?;
+    let deadline = Instant::now() + ask.timeout;
+    let course = Course { context, term, ask, cast, slot, deadline };
+    let (name, worker, epoch) = (course.cast.name(), course.cast.worker.clone(), course.cast.epoch);
+    let mode = course.ask.mode.as_str_name();
+    tracing::warn!(partition = name, %worker, %epoch, mode, "a drill begins: an operator asked for it");
+    let ended = course.run(line).await;
+    match &ended {
+        Ok(_) => tracing::warn!(partition = name, %worker, %epoch, "the drill has ended"),
+        Err(failure) => {
+            tracing::warn!(partition = name, %worker, %epoch, %failure, "the drill has no result");
+        }
+    }
+    ended
+}
+
+impl Course<'_> {
+    async fn run(self, line: oneshot::Receiver<Line>) -> Result<v1::RunDrillResponse, Failure> {
+        if !self.slot.order(&self.cast.keyspace, self.order()) {
+            return Err(self.silent());
+        }
+        let answer_by = self.deadline.min(Instant::now() + ANSWER_WITHIN);
+        let Some(Ok(mut line)) = self.while_leading(answer_by, line).await? else {
+            return Err(self.silent());
+        };
+        match self.hear(&mut line, self.deadline).await? {
+            drill_request::Message::Holding(_) => {}
+            drill_request::Message::Declined(declined) => {
+                let (worker, why) = (&self.cast.worker, shortened(&declined.why));
+                return Err(Failure::refused(format_args!(
+                    "worker {worker} takes no part, and nothing was moved: {why}"
+                )));
+            }
+            _ => return Err(self.nonsense()),
+        }
+        if self.ask.mode == DrillMode::Move {
+            self.drain().await?;
+        }
+        let heir = self.heir(&mut line).await?;
+        let send = drill_response::Message::Send(drill_response::Send { epoch: heir.epoch.get() });
+        // A worker that has gone is found by the next line.
+        let _ = line.say.send(v1::DrillResponse { message: Some(send) }).await;
+        let drill_request::Message::Finding(mut finding) =
+            self.hear(&mut line, Instant::now() + FINDING_WITHIN).await?
+        else {
+            return Err(self.nonsense());
+        };
+        finding.error = shortened(&finding.error);
+        Ok(v1::RunDrillResponse {
+            new_worker: heir.worker.to_string(),
+            new_session: heir.session.get(),
+            new_epoch: heir.epoch.get(),
+            finding: Some(finding),
+            ..answer(&self.ask, &self.cast)
+        })
+    }
+
+    fn order(&self) -> v1::DrillOrder {
+        let limit = self.ask.timeout + FINDING_WITHIN;
+        v1::DrillOrder {
+            drill: self.slot.id.bytes().into(),
+            keyspace: self.cast.keyspace.to_string(),
+            partition: self.cast.key.partition.get(),
+            epoch: self.cast.epoch.get(),
+            mode: self.ask.mode.into(),
+            limit_ms: checked::millis(limit),
+        }
+    }
+
+    /// Begins the planned move, as an operator's would.
+    async fn drain(&self) -> Result<(), Failure> {
+        let Cast { key, epoch, heir, drain_deadline, .. } = &self.cast;
+        let drain = Command::Drain {
+            partition: *key,
+            epoch: *epoch,
+            to: heir.clone(),
+            deadline: *drain_deadline,
+            why: GrantReason::Operator,
+        };
+        let proposed = self.context.propose(None, vec![drain], Some(self.term)).await;
+        let committed = proposed.map_err(|failure| interrupted(failure.message()))?;
+        committed.map_err(|refusal| refusal::to_failure(self.context, &refusal.why))?;
+        // Balancing would carry it back at once.
+        let now = self.context.clock.now();
+        if let Some(leadership) = self.context.replica.lock().leading(self.term) {
+            leadership.placing.moved_by_operator(*key, now);
+        }
+        Ok(())
+    }
+
+    /// Waits until another worker owns the partition at a higher epoch and is ready: its fences are raised by then.
+    async fn heir(&self, line: &mut Line) -> Result<Heir, Failure> {
+        let mut applied = self.context.replica.applied();
+        let waiting = async {
+            loop {
+                applied.mark_unchanged();
+                match self.look() {
+                    Look::Heir(heir) => return Ok(heir),
+                    Look::Never(failure) => return Err(failure),
+                    Look::Wait => {}
+                }
+                tokio::select! {
+                    changed = applied.changed() => {
+                        changed.map_err(|_| interrupted("this node stops"))?;
+                    }
+                    // It has nothing to say before it is told to send.
+                    said = line.heard.recv() => {
+                        return Err(said.map_or_else(|| self.gone(), |_| self.nonsense()));
+                    }
+                }
+            }
+        };
+        match self.while_leading(self.deadline, waiting).await? {
+            Some(heir) => heir,
+            None => Err(self.late()),
+        }
+    }
+
+    fn look(&self) -> Look {
+        let local = self.context.replica.lock();
+        let name = self.cast.name();
+        let Some(partition) = local.state.partition(self.cast.key) else {
+            return Look::Never(Failure::refused(format_args!(
+                "keyspace {} was deleted during the drill; the held write was not sent",
+                self.cast.keyspace
+            )));
+        };
+        let Some(epoch) = partition.epoch().filter(|epoch| *epoch > self.cast.epoch) else {
+            return Look::Wait;
+        };
+        let Some(owner) = partition.owner().and_then(|owner| local.state.session(owner)) else {
+            return Look::Wait;
+        };
+        if *owner.worker() == self.cast.worker {
+            return Look::Never(Failure::refused(format_args!(
+                "partition {name} came back to worker {} during the drill, under {epoch}: nobody else was there to take \
+                 it; the held write was not sent. Run the drill again when another worker is",
+                self.cast.worker
+            )));
+        }
+        if !partition.ready() {
+            return Look::Wait;
+        }
+        Look::Heir(Heir { worker: owner.worker().clone(), session: owner.id(), epoch })
+    }
+
+    /// The next thing that the worker says.
+    async fn hear(&self, line: &mut Line, by: Instant) -> Result<drill_request::Message, Failure> {
+        match self.while_leading(by, line.heard.recv()).await? {
+            Some(Some(v1::DrillRequest { message: Some(message) })) => Ok(message),
+            Some(Some(v1::DrillRequest { message: None })) => Err(self.nonsense()),
+            Some(None) => Err(self.gone()),
+            None => Err(self.late()),
+        }
+    }
+
+    /// Waits for something, at most until `by`, and only while this node leads in the drill's term.
+    async fn while_leading<T>(
+        &self,
+        by: Instant,
+        what: impl Future<Output = T>,
+    ) -> Result<Option<T>, Failure> {
+        let mut status = self.context.raft.status();
+        let term = self.term;
+        let what = timeout_at(by, what);
+        tokio::select! {
+            done = what => Ok(done.ok()),
+            _ = status.wait_for(|now| !now.leads() || now.term != term) => {
+                Err(interrupted("this node does not lead any more"))
+            }
+        }
+    }
+
+    fn silent(&self) -> Failure {
+        Failure::refused(format_args!(
+            "worker {} did not answer the order, and nothing was moved: it may have lost its connection, or its runtime \
+             is stuck; look at it and run the drill again",
+            self.cast.worker
+        ))
+    }
+
+    fn gone(&self) -> Failure {
+        Failure::refused(format_args!(
+            "worker {} ended the drill before it had a result: it leaves, was stopped, or lost its connection. It sends \
+             the held write no more; run the drill again",
+            self.cast.worker
+        ))
+    }
+
+    fn nonsense(&self) -> Failure {
+        Failure::refused(format_args!(
+            "worker {} said what makes no sense at this point of a drill; are its SDK and the coordinator of versions \
+             apart?",
+            self.cast.worker
+        ))
+    }
+
+    fn late(&self) -> Failure {
+        let (name, waited) = (self.cast.name(), self.ask.timeout);
+        Failure::refused(format_args!(
+            "the drill took longer than its {waited:?}: no new owner of {name} was ready, or a probe did not answer; a \
+             write that was held is not sent any more. See `ringfence partition show {name}`"
+        ))
+    }
+}
+
+/// What a worker says of itself, cut to what is shown.
+fn shortened(text: &str) -> String {
+    text.chars().take(MAX_FAILURE_BYTES).collect()
+}
+
+fn interrupted(why: &str) -> Failure {
+    Failure::interrupted(format_args!(
+        "{why}, so the drill has no result; nothing of it is kept and the worker goes back to work by itself: run it again"
+    ))
+}
+
+fn answer(ask: &Ask, cast: &Cast) -> v1::RunDrillResponse {
+    // Who takes over a stalled worker's partitions is decided when its lease has run out.
+    let heir = (ask.mode == DrillMode::Move).then_some(cast);
+    v1::RunDrillResponse {
+        keyspace: cast.keyspace.to_string(),
+        partition: cast.key.partition.get(),
+        mode: ask.mode.into(),
+        old_worker: cast.worker.to_string(),
+        old_session: cast.owner.get(),
+        old_epoch: cast.epoch.get(),
+        new_worker: heir.map(|cast| cast.heir.to_string()).unwrap_or_default(),
+        new_session: heir.map_or(0, |cast| cast.heir_session.get()),
+        new_epoch: 0,
+        partitions_moved: u32::try_from(cast.moves).unwrap_or(u32::MAX),
+        ttl_ms: checked::millis(cast.ttl),
+        finding: None,
+    }
+}
