@@ -48,6 +48,8 @@ pub enum ErrorKind {
     Refused,
     /// A coordinator's answer makes no sense to this client. Nothing is known of the call's effect.
     Malformed,
+    /// A drill was cut short and has no result. Nothing of it is kept, and it may be run again.
+    Interrupted,
     /// A worker has ended without giving everything back. What is left goes to others when its lease has run out.
     NotReleased,
 }
@@ -73,6 +75,7 @@ impl ErrorKind {
             ErrorKind::WrongCluster => "wrong_cluster",
             ErrorKind::Refused => "refused",
             ErrorKind::Malformed => "malformed",
+            ErrorKind::Interrupted => "interrupted",
             ErrorKind::NotReleased => "not_released",
         }
     }
@@ -147,13 +150,16 @@ impl Error {
         }
     }
 
-    /// Nothing was done, and the same call may succeed later without anything being changed. The SDK has retried until
+    /// Nothing was done that stands in the way, and the same call may succeed later without anything being changed. The SDK has retried until
     /// the call's deadline already; wait before the next.
     ///
     /// [`ErrorKind::UnknownOutcome`] is not among them: look at the state first.
     pub fn is_retryable(&self) -> bool {
         match self.kind() {
-            ErrorKind::Unreachable | ErrorKind::NoLeader | ErrorKind::Unavailable => true,
+            ErrorKind::Unreachable
+            | ErrorKind::NoLeader
+            | ErrorKind::Unavailable
+            | ErrorKind::Interrupted => true,
             ErrorKind::UnknownOutcome
             | ErrorKind::SessionEnded
             | ErrorKind::WrongSecret

@@ -1,8 +1,8 @@
 //! The handle: one method for each thing to ask.
 
 use super::{
-    ClusterStatus, Health, Keyspace, Located, MoveStarted, Partition, PartitionCount, PartitionDetail,
-    PolicyChange, Worker,
+    ClusterStatus, Drill, DrillPlan, DrillReport, Health, Keyspace, Located, MoveStarted, Partition,
+    PartitionCount, PartitionDetail, PolicyChange, Worker,
 };
 use crate::error::{Error, ErrorKind};
 use crate::net::{Call, Coordinator, Effect, Endpoint, Endpoints, Route, admin, map};
@@ -29,6 +29,9 @@ const RECONFIGURE: Call =
 
 /// A new node has to catch up before it is a member, and that is as much as the log and the snapshot are long.
 const ADD_NODE: Call = RECONFIGURE.within(Duration::from_secs(300)).patience(Duration::from_secs(300));
+
+/// What a coordinator may take beyond a drill's own time: the held write has to be answered yet.
+const AFTER_A_DRILL: Duration = Duration::from_secs(30);
 
 type Client = AdminServiceClient<Channel>;
 
@@ -252,6 +255,47 @@ impl Admin {
             async move { map(channel).lookup(request).await }
         };
         self.coordinator.call(self.bounded(READ), send).await?.try_into().map_err(Error::malformed)
+    }
+
+    /// What a drill would do, checked as far as it can be before it is run. Nothing is done.
+    ///
+    /// # Errors
+    /// As [`Admin::drill`] fails before anything is moved.
+    pub async fn plan_drill(&self, drill: &Drill) -> Result<DrillPlan, Error> {
+        let request = drill.to_wire(true);
+        let answer = self.ask(READ, request, async |mut c, r| c.run_drill(r).await).await?;
+        answer.try_into().map_err(Error::malformed)
+    }
+
+    /// Replaces the owner of a partition on purpose, and has it send a write that it stamped before: see
+    /// [`Drill`]. Returns when the write was answered. The report says whether the storage refused it; that it did not is
+    /// no error of this call. Dropping the future ends the drill.
+    ///
+    /// Its deadline is the drill's own, and not that of [`Admin::within`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] (keyspace, partition, worker), [`ErrorKind::Invalid`], [`ErrorKind::Refused`] when it cannot
+    /// be run, or had no result in time; the message says why, and what was done. [`ErrorKind::Interrupted`] when the
+    /// leader changed meanwhile: the worker goes back to work by itself, and the drill may be run again.
+    pub async fn drill(&self, drill: &Drill) -> Result<DrillReport, Error> {
+        let request = drill.to_wire(false);
+        let within = drill.timeout.saturating_add(AFTER_A_DRILL);
+        let call = Call::new(Route::Leader, Effect::Once).within(within).patience(within);
+        let send = |channel| {
+            let request = request.clone();
+            async move { admin(channel).run_drill(request).await }
+        };
+        let answer = self.coordinator.call(call, send).await.map_err(|error| match error.kind() {
+            ErrorKind::UnknownOutcome => Error::own(
+                ErrorKind::Interrupted,
+                format!(
+                    "the drill was cut short, because its leader changed or was lost ({error}); nothing of it is kept, a \
+                     write that was held is not sent, and the worker goes back to work by itself: run it again"
+                ),
+            ),
+            _ => error,
+        })?;
+        answer.try_into().map_err(Error::malformed)
     }
 
     /// The nodes, the leader and the term, as the node that answers sees them. Any node answers, without a quorum.

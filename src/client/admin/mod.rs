@@ -25,9 +25,11 @@
 //! | `cluster` | the nodes, as one of them sees them |
 //! | `worker` | the workers that have a session |
 //! | `partition` | what is known of one partition |
+//! | `drill` | an owner that is replaced on purpose, to see its late write refused |
 //! | `health` | what a person on call wants to know |
 
 mod cluster;
+mod drill;
 mod handle;
 mod health;
 mod partition;
@@ -36,6 +38,7 @@ mod tests;
 mod worker;
 
 pub use cluster::{ClusterStatus, Node, NodeRole};
+pub use drill::{Drill, DrillMode, DrillPlan, DrillReport, HeldWrite, Verdict};
 pub use handle::Admin;
 pub use health::{Health, Sample};
 pub use partition::{Located, MoveStarted, PartitionDetail};

@@ -1,10 +1,10 @@
 //! Operators' calls to a scripted node.
 
-use super::{Admin, MoveStarted, Phase, PolicyChange, Takeover};
+use super::{Admin, Drill, DrillMode, HeldWrite, MoveStarted, Phase, PolicyChange, Takeover, Verdict};
 use crate::error::ErrorKind;
 use crate::net::fake::{Answered, Asked, Fake};
 use ringfence_api::{Failure, v1};
-use ringfence_core::ids::{Epoch, LogIndex, MoveId, NodeId, PartitionId, WorkerId};
+use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, WorkerId};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -108,6 +108,91 @@ async fn a_move_says_what_it_drains_or_that_there_was_nothing_to_do() {
     assert_eq!(started, expected);
     let nothing = admin.move_partition("orders", PartitionId::new(3), &to).await.unwrap();
     assert_eq!(nothing, MoveStarted { move_id: None, from_epoch: None });
+}
+
+fn drill() -> Drill {
+    Drill {
+        keyspace: KeyspaceName::new("orders").unwrap(),
+        partition: None,
+        worker: WorkerId::new("w1").ok(),
+        mode: DrillMode::Stall,
+        timeout: Duration::from_secs(60),
+    }
+}
+
+fn drilled(write: v1::WriteOutcome, stale_reads_accepted: u32) -> v1::RunDrillResponse {
+    let finding = v1::drill_request::Finding {
+        write: write.into(),
+        error: "the probe panicked".to_owned(),
+        stale_reads_accepted,
+        gap_ms: 12,
+        ..Default::default()
+    };
+    v1::RunDrillResponse {
+        keyspace: "orders".to_owned(),
+        partition: 3,
+        mode: v1::DrillMode::Stall.into(),
+        old_worker: "w1".to_owned(),
+        old_session: 7,
+        old_epoch: 4,
+        new_worker: "w2".to_owned(),
+        new_session: 8,
+        new_epoch: 5,
+        partitions_moved: 2,
+        ttl_ms: 10_000,
+        finding: Some(finding),
+    }
+}
+
+#[tokio::test]
+async fn a_drill_proves_the_fence_only_when_nothing_stale_was_accepted() {
+    use v1::WriteOutcome::{Accepted, Refused, Unknown, Unspecified};
+    for (write, reads, verdict) in [
+        (Refused, 0, Verdict::Fenced),
+        (Refused, 1, Verdict::StaleReadAccepted),
+        (Accepted, 0, Verdict::StaleWriteAccepted),
+        (Accepted, 1, Verdict::StaleWriteAccepted),
+        (Unknown, 0, Verdict::Unproven),
+        (Unspecified, 0, Verdict::Unproven),
+        (Unknown, 1, Verdict::StaleReadAccepted),
+    ] {
+        let fake = Fake::start(move |_| Ok(Answered::Drill(drilled(write, reads)))).await;
+        let report = Admin::at(fake.endpoint.clone()).unwrap().drill(&drill()).await.unwrap();
+        assert_eq!(report.verdict(), verdict, "{report:?}");
+        assert_eq!((report.new_epoch.get(), report.plan.epoch.get(), report.plan.moves), (5, 4, 2));
+        if verdict == Verdict::Unproven {
+            assert_eq!(report.write, HeldWrite::Unknown("the probe panicked".to_owned()));
+        }
+        let Some(Asked::Drill(asked)) = fake.asked().pop() else { panic!() };
+        assert_eq!((asked.worker.as_str(), asked.partition, asked.timeout_ms), ("w1", None, 60_000));
+        assert!(asked.mode() == v1::DrillMode::Stall && !asked.dry_run);
+    }
+    let without = |_| Ok(Answered::Drill(v1::RunDrillResponse { finding: None, ..drilled(Refused, 0) }));
+    let fake = Fake::start(without).await;
+    let admin = Admin::at(fake.endpoint.clone()).unwrap();
+    assert!(admin.drill(&drill()).await.unwrap_err().to_string().contains("finding"));
+    assert_eq!(admin.plan_drill(&drill()).await.unwrap().heir, WorkerId::new("w2").ok());
+}
+
+#[tokio::test]
+async fn a_drill_that_may_take_for_ever_is_the_coordinators_to_refuse() {
+    let refuse = |_| Err(Failure::invalid("timeout_ms: it is 1000 to 1800000").into());
+    let fake = Fake::start(refuse).await;
+    let endless = Drill { timeout: Duration::MAX, ..drill() };
+    let error = Admin::at(fake.endpoint.clone()).unwrap().drill(&endless).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let Some(Asked::Drill(asked)) = fake.asked().pop() else { panic!() };
+    assert_eq!(asked.timeout_ms, u64::MAX);
+}
+
+#[tokio::test]
+async fn a_drill_whose_leader_is_lost_is_not_run_twice_and_may_be_run_again() {
+    for lost in [tonic::Status::unavailable("the connection broke"), Failure::interrupted("no more").into()] {
+        let fake = Fake::start(move |_| Err(lost.clone())).await;
+        let error = Admin::at(fake.endpoint.clone()).unwrap().drill(&drill()).await.unwrap_err();
+        assert_eq!((error.kind(), fake.asked().len()), (ErrorKind::Interrupted, 1), "{error}");
+        assert!(error.is_retryable() && error.to_string().contains("run it again"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ pub(crate) enum Asked {
     RemoveNode(v1::RemoveNodeRequest),
     Partitions(v1::ListPartitionsRequest),
     Lookup(v1::LookupRequest),
+    Drill(v1::RunDrillRequest),
 }
 
 /// What a fake answers.
@@ -32,6 +33,7 @@ pub(crate) enum Answered {
     RemoveNode,
     Partitions(Vec<v1::ListPartitionsResponse>),
     Lookup(v1::LookupResponse),
+    Drill(v1::RunDrillResponse),
     /// Nothing, ever.
     Silence,
 }
@@ -207,6 +209,7 @@ admin_service! {
         cluster_status(ClusterStatusRequest) -> ClusterStatusResponse, |_| Asked::Status, Answered::Status(a) => a;
         create_keyspace(CreateKeyspaceRequest) -> CreateKeyspaceResponse, Asked::Create, Answered::Create(a) => a;
         move_partition(MovePartitionRequest) -> MovePartitionResponse, Asked::Move, Answered::Move(a) => a;
+        run_drill(RunDrillRequest) -> RunDrillResponse, Asked::Drill, Answered::Drill(a) => a;
         remove_node(RemoveNodeRequest) -> RemoveNodeResponse, Asked::RemoveNode,
             Answered::RemoveNode => v1::RemoveNodeResponse {};
     }
@@ -216,7 +219,6 @@ admin_service! {
         list_keyspaces(ListKeyspacesRequest) -> ListKeyspacesResponse;
         get_partition(GetPartitionRequest) -> GetPartitionResponse;
         end_cooling(EndCoolingRequest) -> EndCoolingResponse;
-        run_drill(RunDrillRequest) -> RunDrillResponse;
         health(HealthRequest) -> HealthResponse;
         add_node(AddNodeRequest) -> AddNodeResponse;
         transfer_leadership(TransferLeadershipRequest) -> TransferLeadershipResponse;

@@ -1,11 +1,12 @@
 //! What a worker is made of.
 
+use super::drill::{self, Probe, Probed};
 use super::handle::Worker;
 use super::keeper::{Keeper, LivesOn};
 use super::owner::Owner;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::fence::DeclaredFence;
+use crate::fence::{DeclaredFence, FencingToken};
 use crate::net::{Coordinator, Endpoints};
 use crate::ownership::Ownership;
 use crate::testkit::SimulatedMachine;
@@ -34,6 +35,7 @@ pub struct Builder {
     weight: u32,
     labels: BTreeMap<String, String>,
     owners: Vec<Result<Owner, Error>>,
+    probes: Vec<Result<(KeyspaceName, Probe), Error>>,
     health: Option<Health>,
     shutdown_limit: Option<Duration>,
     join_within: Duration,
@@ -51,6 +53,8 @@ pub(super) struct Profile {
     pub(super) weight: u32,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) owners: BTreeMap<KeyspaceName, Owner>,
+    /// The keyspaces of which drills are allowed.
+    pub(super) probes: BTreeMap<KeyspaceName, Probe>,
     pub(super) health: Option<Health>,
     pub(super) shutdown_limit: Option<Duration>,
     pub(super) join_within: Duration,
@@ -65,6 +69,7 @@ impl Builder {
             weight: 1,
             labels: BTreeMap::new(),
             owners: Vec::new(),
+            probes: Vec::new(),
             health: None,
             // Kubernetes kills after 30 s; a worker that is killed makes others wait for its lease.
             shutdown_limit: Some(Duration::from_secs(25)),
@@ -151,6 +156,44 @@ impl Builder {
         let fences = fences.into_iter().collect();
         let name = KeyspaceName::new(keyspace).map_err(Error::from);
         self.owners.push(name.map(|name| Owner::new(name, fences, owner)));
+        self
+    }
+
+    /// Allows drills of a keyspace that the worker serves: `ringfence drill` then replaces an owner on purpose, and sends
+    /// a write that it had stamped before, to see your storage refuse it.
+    ///
+    /// `probe` makes one harmless write with the token it is given, where and how the owner writes, and says what the
+    /// storage answered. A drill calls it twice: once under the current epoch, which must be accepted, and once when a
+    /// newer owner is ready, which must be refused. It has 10 s, and runs on the runtime of [`Builder::join`]. An error
+    /// means that nobody knows what became of the write.
+    ///
+    /// Without this the worker takes part in no drill. With it, whoever may operate the cluster may have a partition
+    /// moved from this worker, or with `--stall` have the worker lose its lease.
+    ///
+    /// ```
+    /// use ringfence::Worker;
+    /// use ringfence::fence::MemoryFence;
+    /// use ringfence::worker::Probed;
+    /// # use ringfence::ids::ClusterId;
+    /// # let fence = MemoryFence::new(ClusterId::new("test")?);
+    ///
+    /// let worker = Worker::builder("worker-1")
+    ///     .coordinator("http://127.0.0.1:7600")
+    ///     .own("orders", |partition| async move { partition.ready().await })
+    ///     .allow_drill("orders", move |stamp| {
+    ///         let fence = fence.clone();
+    ///         async move { Probed::from_fence(fence.guarded(&stamp, || { /* one row in a table of its own */ })) }
+    ///     });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn allow_drill<F, Fut, E>(mut self, keyspace: &str, probe: F) -> Builder
+    where
+        F: Fn(FencingToken) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Probed, E>> + Send + 'static,
+        E: Display,
+    {
+        let name = KeyspaceName::new(keyspace).map_err(Error::from);
+        self.probes.push(name.map(|name| (name, drill::boxed(probe))));
         self
     }
 
@@ -243,12 +286,25 @@ impl Builder {
         if owners.is_empty() {
             return Err(invalid("a worker serves at least one keyspace: call `own`".to_owned()));
         }
+        let mut probes = BTreeMap::new();
+        for probe in self.probes {
+            let (keyspace, probe) = probe?;
+            if !owners.contains_key(&keyspace) {
+                return Err(invalid(format!(
+                    "drills of keyspace {keyspace} are allowed, and the worker does not serve it: call `own` for it"
+                )));
+            }
+            if probes.insert(keyspace.clone(), probe).is_some() {
+                return Err(invalid(format!("keyspace {keyspace} has two probes for drills: give it one")));
+            }
+        }
         let profile = Profile {
             id,
             address: self.address,
             weight: self.weight,
             labels: self.labels,
             owners,
+            probes,
             health: self.health,
             shutdown_limit: self.shutdown_limit,
             join_within: self.join_within,

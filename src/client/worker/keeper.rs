@@ -1,6 +1,7 @@
 //! The thread that keeps a worker's session: joins, and joins anew after a loss.
 
 use super::builder::Profile;
+use super::drill::Drilling;
 use super::handle::{Ending, Wish, Worker};
 use super::host::Host;
 use super::life::{End, Life};
@@ -39,6 +40,7 @@ pub(super) struct Keeper {
     pub(super) ready: mpsc::UnboundedReceiver<(Place, Epoch)>,
     pub(super) desk: Arc<ReadyDesk>,
     pub(super) wish: watch::Receiver<Wish>,
+    pub(super) drilling: Drilling,
 }
 
 /// Where a keeper runs.
@@ -101,6 +103,7 @@ impl Keeper {
             ready,
             desk: Arc::new(ReadyDesk(said)),
             wish: wishes,
+            drilling: Drilling::default(),
         };
         match lives_on {
             LivesOn::Thread => run_on_thread(keeper, joined, ended).map_err(|error| no_thread(&error))?,
@@ -149,6 +152,7 @@ impl Keeper {
                 End::Lost(lost) => lost,
             };
             self.registry.set_session(None);
+            self.stand_still().await;
             let (cluster, partitions) = (lost.session.cluster.clone(), lost.partitions);
             self.bury(lost).await;
             if !self.serves() && partitions + self.tasks.running().len() == 0 {
@@ -162,6 +166,19 @@ impl Keeper {
                 None => return Ok(()),
             };
         }
+    }
+
+    /// A drill that plays a process which stands still: nothing is told and no session opened before it is over, as far
+    /// as the worker is wanted.
+    async fn stand_still(&mut self) {
+        let now = self.clock.now();
+        let mut wish = self.wish.clone();
+        tokio::select! {
+            () = self.drilling.stall_over(now) => return,
+            // An error, too, says so: the handle was dropped.
+            _ = wish.wait_for(|wish| *wish != Wish::Serve) => {}
+        }
+        self.drilling.cancel();
     }
 
     /// Ends what is left of a session that was lost: its tasks, which were aborted, and its record at the

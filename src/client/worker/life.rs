@@ -4,6 +4,8 @@
 //! the loop settles everything first: what the lessee says has happened, the published lease, tasks to start, the
 //! renewal that is due. Then it waits for the next thing.
 
+mod orders;
+
 use super::handle::Wish;
 use super::keeper::{ABORT_GRACE, Keeper, LAST_WORD, Lost};
 use super::link::{Link, LinkEvent};
@@ -86,7 +88,8 @@ impl<'k> Life<'k> {
     pub(super) fn new(keeper: &'k mut Keeper, session: Session) -> Life<'k> {
         let lease = Arc::new(SessionLease::new(keeper.clock.clone()));
         let lessee = Lessee::new(session.timing, keeper.clock.now());
-        let link = Link::new(keeper.coordinator.clone(), &session);
+        let drills = keeper.profile.probes.keys().map(ToString::to_string).collect();
+        let link = Link::new(keeper.coordinator.clone(), &session, drills);
         let outbox = Outbox::new(keeper.coordinator.clone(), &session);
         Life {
             keeper,
@@ -166,6 +169,7 @@ impl<'k> Life<'k> {
             Stage::Serving if self.keeper.is_abandoned() => {
                 tracing::warn!(session = %self.session.id, "the worker was dropped; its lease runs out");
                 self.stage = Stage::Abandoned;
+                self.keeper.drilling.cancel();
                 self.keeper.tasks.revoke_all();
                 self.link.hang_up();
                 self.lessee.disconnected(self.keeper.clock.now());
@@ -177,6 +181,7 @@ impl<'k> Life<'k> {
                 let since = tokio::time::Instant::now();
                 self.stage =
                     Stage::Leaving { since, deadline: limit.and_then(|limit| since.checked_add(limit)) };
+                self.keeper.drilling.cancel();
                 // First of all, or what is given back would be granted to this worker again.
                 self.outbox.withdraw();
                 self.keeper.tasks.revoke_all();
@@ -327,7 +332,7 @@ impl<'k> Life<'k> {
         if !self.lessee.renewal_due(now) {
             return;
         }
-        if !self.keeper.host.is_fit(now, timing.ttl()) {
+        if self.keeper.drilling.stalls(now) || !self.keeper.host.is_fit(now, timing.ttl()) {
             self.lessee.defer_renewal(now + UNFIT_AGAIN);
             return;
         }
@@ -384,8 +389,7 @@ impl<'k> Life<'k> {
                     Err(error) => self.on_nonsense(&error),
                 }
             }
-            // This worker allows no drills, and is ordered to none.
-            LinkEvent::Message(Message::Drill(_)) => {}
+            LinkEvent::Message(Message::Drill(order)) => self.on_drill(order),
             LinkEvent::Closed { why } => {
                 tracing::info!(session = %self.session.id, why, "reconnecting");
                 self.lessee.disconnected(now);

@@ -61,13 +61,14 @@ struct Stream {
 }
 
 impl Link {
-    pub(super) fn new(coordinator: Coordinator, session: &Session) -> Link {
+    /// `drills` names the keyspaces of which the worker allows drills.
+    pub(super) fn new(coordinator: Coordinator, session: &Session, drills: Vec<String>) -> Link {
         let open = attach_request::Open {
             protocol: PROTOCOL,
             cluster: session.cluster.to_string(),
             session: session.id.get(),
             secret: session.secret.bytes().into(),
-            drills: Vec::new(),
+            drills,
         };
         let state = State::Waiting(Instant::now());
         let backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);

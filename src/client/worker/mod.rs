@@ -10,6 +10,7 @@
 //! | `link` | the stream to the coordinator: renewals out, acknowledgements and assignments in |
 //! | `outbox` | what the coordinator is to be told, in batches, until it knows |
 //! | `host` | whether this process deserves to be renewed for |
+//! | `drill` | its part in a drill: it is replaced on purpose, and sends a late write |
 //! | `session`, `wire` | the join; the messages in the lessee's terms |
 //!
 //! Its rules. Nothing is granted to a task before every declared fence is raised. A partition is released when its
@@ -21,6 +22,7 @@
 //! The owners' tasks, and the raising of fences, run on the runtime in which [`Builder::join`] was called.
 
 mod builder;
+mod drill;
 pub(crate) mod fuzzing;
 mod handle;
 mod host;
@@ -38,5 +40,6 @@ mod wire;
 mod tests;
 
 pub use builder::Builder;
+pub use drill::Probed;
 pub use handle::Worker;
 pub use signal::shutdown_signal;

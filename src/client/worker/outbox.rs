@@ -213,7 +213,8 @@ fn to_wire(item: &Item) -> ReportItem {
     }
 }
 
-fn cut(error: &str) -> String {
+/// The error, cut to what the coordinator takes.
+pub(super) fn cut(error: &str) -> String {
     let mut end = error.len().min(MAX_ERROR_BYTES);
     while !error.is_char_boundary(end) {
         end -= 1;

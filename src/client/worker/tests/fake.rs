@@ -3,7 +3,7 @@
 use ringfence_api::Failure;
 use ringfence_api::convert::SessionEnd;
 use ringfence_api::v1::worker_service_server::{WorkerService, WorkerServiceServer};
-use ringfence_api::v1::{self, attach_request, attach_response, report_item};
+use ringfence_api::v1::{self, attach_request, attach_response, drill_request, drill_response, report_item};
 use ringfence_core::ids::SessionId;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -44,6 +44,12 @@ pub(super) struct World {
     /// What was reported, as `ready 3@1`, in order; `withdraw` among it.
     pub(super) said: Vec<String>,
     pub(super) left: Vec<u64>,
+    /// The keyspaces of which the worker allows drills, as its last stream said.
+    pub(super) drills: Vec<String>,
+    /// What was said on the streams of drills, and how many of them the worker has ended.
+    pub(super) drilled: Vec<drill_request::Message>,
+    pub(super) drills_ended: u64,
+    drill: Option<mpsc::UnboundedSender<Result<v1::DrillResponse, Status>>>,
     session: Option<Session>,
     sessions: u64,
     gone: bool,
@@ -93,6 +99,10 @@ impl Fake {
             attached: 0,
             said: Vec::new(),
             left: Vec::new(),
+            drills: Vec::new(),
+            drilled: Vec::new(),
+            drills_ended: 0,
+            drill: None,
             session: None,
             sessions: 100,
             gone: false,
@@ -186,6 +196,24 @@ impl Fake {
     /// Sends this to every stream.
     pub(super) fn push(&self, message: attach_response::Message) {
         self.world().push(message);
+    }
+
+    /// Orders the worker to a drill.
+    pub(super) fn order(&self, order: v1::DrillOrder) {
+        self.push(attach_response::Message::Drill(order));
+    }
+
+    /// A newer owner is ready.
+    pub(super) fn send_now(&self, epoch: u64) {
+        let send = drill_response::Message::Send(drill_response::Send { epoch });
+        let world = self.world();
+        let drill = world.drill.as_ref().unwrap();
+        drill.send(Ok(v1::DrillResponse { message: Some(send) })).unwrap();
+    }
+
+    /// The drill is over, for the coordinator.
+    pub(super) fn end_drill(&self) {
+        self.world().drill = None;
     }
 
     /// The machine is gone: no connection is taken, and none that is open is answered.
@@ -364,6 +392,7 @@ impl WorkerService for Service {
             let mut world = self.world.lock().unwrap();
             world.check(open.session, &open.secret)?;
             world.attached += 1;
+            world.drills = open.drills;
             let picture = attach_response::Message::Assignment(world.picture());
             let _ = push.send(Ok(v1::AttachResponse { message: Some(picture) }));
             world.streams.push(push.clone());
@@ -435,9 +464,30 @@ impl WorkerService for Service {
 
     async fn drill(
         &self,
-        _: Request<Streaming<v1::DrillRequest>>,
+        request: Request<Streaming<v1::DrillRequest>>,
     ) -> Result<Response<Self::DrillStream>, Status> {
-        Err(Status::unimplemented(""))
+        self.there().await;
+        let mut incoming = request.into_inner();
+        let Some(drill_request::Message::Begin(begin)) = incoming.message().await?.and_then(|m| m.message)
+        else {
+            return Err(Failure::invalid("the first message is Begin").into());
+        };
+        let (tell, told) = mpsc::unbounded_channel();
+        {
+            let mut world = self.world.lock().unwrap();
+            world.check(begin.session, &begin.secret)?;
+            world.drill = Some(tell);
+        }
+        let (world, changed) = (Arc::clone(&self.world), Arc::clone(&self.changed));
+        tokio::spawn(async move {
+            while let Ok(Some(message)) = incoming.message().await {
+                world.lock().unwrap().drilled.extend(message.message);
+                changed.notify_waiters();
+            }
+            world.lock().unwrap().drills_ended += 1;
+            changed.notify_waiters();
+        });
+        Ok(Response::new(UnboundedReceiverStream::new(told)))
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {

@@ -3,6 +3,7 @@
 //! The TTL is a second. Nothing is slept for that can be awaited; what sleeps is an owner that is meant to be slow,
 //! or a test that shows that something does *not* happen for several TTLs.
 
+mod drills;
 mod fake;
 mod losses;
 mod process;
