@@ -3,7 +3,9 @@
 use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
 use crate::text::short;
-use crate::{cluster, demo, dev, keyspace, logging, partition, serve, status, watch, who_owns, worker};
+use crate::{
+    cluster, demo, dev, drill, keyspace, logging, partition, serve, status, watch, who_owns, worker,
+};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use ringfence::admin::Admin;
@@ -61,6 +63,8 @@ enum Verb {
     Cluster(cluster::ClusterArgs),
     /// Follow changes of ownership as they happen
     Watch(watch::WatchArgs),
+    /// Replace an owner on purpose, to see your own storage refuse its late write
+    Drill(Box<drill::DrillArgs>),
     /// Watch real processes lose and take over partitions while a real database refuses the deposed owner
     Demo(demo::DemoArgs),
     /// A worker of the demo
@@ -82,7 +86,7 @@ pub(crate) struct Common {
     )]
     endpoints: Endpoints,
 
-    /// Give up after this long [default: 10s; 60s for lists, 5m for adding a node and for --wait]
+    /// Give up after this long [default: 10s; 60s for lists and drills, 5m for adding a node and for --wait]
     #[arg(long, global = true, value_name = "DURATION", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
 
@@ -130,6 +134,11 @@ impl Common {
         }
     }
 
+    /// The deadline that was asked for.
+    pub(crate) fn given_timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
     /// How long to wait for something to happen.
     pub(crate) fn wait(&self) -> Duration {
         self.timeout.unwrap_or(Duration::from_secs(300))
@@ -152,6 +161,7 @@ impl Verb {
             Verb::WhoOwns(args) => args.common.output,
             Verb::Cluster(args) => args.common.output,
             Verb::Watch(args) => args.common.output,
+            Verb::Drill(args) => args.common.output,
             Verb::Demo(args) => args.output,
             Verb::Serve(_) | Verb::Dev(_) | Verb::DemoWorker(_) => Format::Table,
         }
@@ -179,6 +189,7 @@ impl Verb {
             Verb::WhoOwns(args) => who_owns::run(args).await,
             Verb::Cluster(args) => cluster::run(args).await,
             Verb::Watch(args) => watch::run(args).await,
+            Verb::Drill(args) => drill::run(*args).await,
             Verb::Demo(args) => demo::run(args).await,
             Verb::DemoWorker(args) => demo::run_worker(args).await,
         }
@@ -278,6 +289,10 @@ mod tests {
             "ringfence cluster transfer-leader --to 2",
             "ringfence watch",
             "ringfence watch orders --log-format json",
+            "ringfence drill orders",
+            "ringfence drill orders/17 --worker w1 --timeout 30s -o json",
+            "ringfence drill orders --stall --yes",
+            "ringfence drill orders --stall --dry-run",
         ] {
             if let Err(error) = parse(line) {
                 panic!("{line}: {error}");
@@ -314,6 +329,12 @@ mod tests {
             "ringfence status --endpoints https://a:1",
             "ringfence status -o yaml",
             "ringfence status --timeout 0.5",
+            "ringfence drill",
+            "ringfence drill orders/x",
+            "ringfence drill @locks/a",
+            "ringfence drill orders --worker W",
+            "ringfence drill orders --yes",
+            "ringfence drill orders --stall --yes --dry-run",
         ] {
             let Err(error) = parse(line) else { panic!("{line} is understood") };
             assert_eq!(error.exit_code(), 2, "{line}: {error}");

@@ -1,7 +1,7 @@
 //! The one binary `ringfence`: every operator verb, and the coordinator itself.
 //!
 //! Each noun is a file (`keyspace`, `partition`, `worker`, `cluster`), and so is each verb that stands alone (`status`,
-//! `who-owns`, `watch`). They ask through the SDK's `Admin` and know nothing of the wire. `serve` and `dev` run a node.
+//! `who-owns`, `watch`, `drill`). They ask through the SDK's `Admin` and know nothing of the wire. `serve` and `dev` run a node.
 //!
 //! | file | idea |
 //! |---|---|
@@ -18,6 +18,7 @@ mod args;
 mod cluster;
 mod demo;
 mod dev;
+mod drill;
 mod exit;
 mod keyspace;
 mod logging;

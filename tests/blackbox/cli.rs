@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
 /// Every verb that asks the cluster, as a script would write it.
-const VERBS: [&[&str]; 18] = [
+const VERBS: [&[&str]; 19] = [
     &["status"],
     &["keyspace", "create", "orders", "--partitions", "4"],
     &["keyspace", "create", "orders", "--partitions", "4", "--if-absent"],
@@ -25,6 +25,7 @@ const VERBS: [&[&str]; 18] = [
     &["cluster", "add-node", "9=127.0.0.1:9"],
     &["cluster", "remove-node", "9"],
     &["cluster", "transfer-leader"],
+    &["drill", "orders"],
 ];
 
 /// With JSON there is one document on standard output, and what is wrong is on standard error as well.

@@ -2,6 +2,8 @@
 //!
 //! The unfenced store is the fenced one without its fence. It ignores the token and changes nothing else: the same
 //! tables, the same transactions, the same durability.
+//!
+//! `drills` is what the probes of drills write: a table of its own, in the same file and behind the same fence.
 
 use ringfence::FencingToken;
 use ringfence::fence::FenceError;
@@ -19,7 +21,8 @@ CREATE TABLE IF NOT EXISTS records (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS journal (
   n INTEGER PRIMARY KEY, partition INTEGER, seq INTEGER, epoch INTEGER NOT NULL, worker TEXT NOT NULL, at_ns INTEGER NOT NULL
-);";
+);
+CREATE TABLE IF NOT EXISTS drills (n INTEGER PRIMARY KEY, partition INTEGER, epoch INTEGER NOT NULL);";
 
 /// Opens the file with the tables made.
 pub(super) fn open(path: &Path) -> rusqlite::Result<Connection> {
@@ -57,6 +60,9 @@ pub(super) trait Store: Send {
 
     /// Writes one record. When this returns it is on disk.
     fn write(&mut self, token: &FencingToken, record: &Record<'_>) -> Result<(), StoreError>;
+
+    /// A write that harms nothing, on the same way.
+    fn probe(&mut self, token: &FencingToken) -> Result<(), StoreError>;
 }
 
 /// The store that checks.
@@ -82,6 +88,10 @@ impl Store for Fenced {
     fn write(&mut self, token: &FencingToken, record: &Record<'_>) -> Result<(), StoreError> {
         self.fence.write(&mut self.conn, std::slice::from_ref(token), |tx| put(tx, token, record))
     }
+
+    fn probe(&mut self, token: &FencingToken) -> Result<(), StoreError> {
+        self.fence.write(&mut self.conn, std::slice::from_ref(token), |tx| put_probe(tx, token))
+    }
 }
 
 /// The store that does not.
@@ -106,6 +116,13 @@ impl Store for Unfenced {
         tx.commit()?;
         Ok(())
     }
+
+    fn probe(&mut self, token: &FencingToken) -> Result<(), StoreError> {
+        let tx = self.conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        put_probe(&tx, token)?;
+        tx.commit()?;
+        Ok(())
+    }
 }
 
 fn next_seq(conn: &Connection, token: &FencingToken) -> Result<u64, StoreError> {
@@ -114,6 +131,15 @@ fn next_seq(conn: &Connection, token: &FencingToken) -> Result<u64, StoreError> 
         .query_row("SELECT max(seq) FROM records WHERE partition = ?1", [partition.get()], |row| row.get(0))
         .optional()?;
     Ok(last.flatten().unwrap_or(0) + 1)
+}
+
+fn put_probe(tx: &Transaction<'_>, token: &FencingToken) -> Result<(), StoreError> {
+    let Scope::Partition(_, partition) = token.scope() else { return Ok(()) };
+    tx.execute(
+        "INSERT INTO drills (partition, epoch) VALUES (?1, ?2)",
+        [u64::from(partition.get()), token.epoch().get()],
+    )?;
+    Ok(())
 }
 
 fn put(tx: &Transaction<'_>, token: &FencingToken, record: &Record<'_>) -> Result<(), StoreError> {

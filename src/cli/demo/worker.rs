@@ -11,7 +11,7 @@ use clap::Args;
 use nix::sys::signal::{Signal, raise};
 use ringfence::fence::FenceError;
 use ringfence::ids::WorkerId;
-use ringfence::worker::{Worker, shutdown_signal};
+use ringfence::worker::{Probed, Worker, shutdown_signal};
 use ringfence::{FencingToken, Ownership};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -71,11 +71,12 @@ async fn work(args: WorkerArgs) -> anyhow::Result<()> {
     let leave = CancellationToken::new();
     tokio::spawn(listen(Arc::clone(&shared), leave.clone()));
 
-    let owner = Arc::clone(&shared);
+    let (owner, prober) = (Arc::clone(&shared), Arc::clone(&shared));
     let worker = Worker::builder(shared.id.as_str())
         .coordinator(args.endpoints.as_str())
         .address(&args.address)
         .own(&args.keyspace, move |ownership| own(ownership, Arc::clone(&owner)))
+        .allow_drill(&args.keyspace, move |stamp| probe(stamp, Arc::clone(&prober)))
         .join()
         .await;
     let worker = match worker {
@@ -125,6 +126,15 @@ async fn own(ownership: Ownership, shared: Arc<Shared>) -> anyhow::Result<()> {
     }
     tell(&Told::Ended { partition, epoch });
     Ok(())
+}
+
+/// The probe write of a drill.
+async fn probe(stamp: FencingToken, shared: Arc<Shared>) -> anyhow::Result<Probed> {
+    match blocking(&shared, move |shared| shared.with_store(&stamp, |store| store.probe(&stamp))).await {
+        Ok(()) => Ok(Probed::Accepted),
+        Err(StoreError::Fence(FenceError::Fenced(_))) => Ok(Probed::Refused),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// SQLite blocks, and so does a stop: neither belongs on the executor.

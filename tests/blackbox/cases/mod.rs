@@ -6,10 +6,12 @@
 //! | `handoffs` | from one owner to the next, and what the one before may still do |
 //! | `retries` | replies that are lost, requests that come late |
 //! | `identity` | who may speak for a session, and who bears a name |
+//! | `drills` | drills that are cut short |
 //! | `clients` | what a coordinator says to those who ask the wrong node or ask nonsense |
 //! | `traffic` | many callers and many partitions, while owners and leaders change |
 
 mod clients;
+mod drills;
 mod handoffs;
 mod identity;
 mod leases;

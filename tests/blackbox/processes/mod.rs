@@ -2,6 +2,7 @@
 
 mod clocks;
 mod demo;
+mod drills;
 mod members;
 mod nodes;
 mod workers;
