@@ -79,3 +79,8 @@ pub use worker::{Worker, shutdown_signal};
 #[cfg(all(doctest, feature = "rusqlite"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// And so is that of the page about drills.
+#[cfg(all(doctest, feature = "rusqlite"))]
+#[doc = include_str!("../../docs/drill.md")]
+struct DrillPage;
