@@ -73,13 +73,18 @@ impl Coordinator {
                 continue;
             };
             let patience = attempts.patience(Instant::now());
-            let trouble = match timeout(patience, send(target.channel.clone())).await {
-                Ok(Ok(answer)) => {
-                    self.pool().worked(&target, call.route);
-                    return Ok((target, answer.into_inner()));
+            let trouble = if patience.is_zero() {
+                // A try without time would be silent, and silence may mean that the call has arrived.
+                Trouble::NotSent("no time was left to ask it".to_owned())
+            } else {
+                match timeout(patience, send(target.channel.clone())).await {
+                    Ok(Ok(answer)) => {
+                        self.pool().worked(&target, call.route);
+                        return Ok((target, answer.into_inner()));
+                    }
+                    Ok(Err(status)) => Trouble::of(&status),
+                    Err(_) => Trouble::Silent(format!("no answer within {patience:?}")),
                 }
-                Ok(Err(status)) => Trouble::of(&status),
-                Err(_) => Trouble::Silent(format!("no answer within {patience:?}")),
             };
             tracing::debug!(endpoint = %target.endpoint, reason = trouble.reason(), "a call did not succeed");
             self.heed(&target, &trouble);

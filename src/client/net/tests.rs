@@ -51,6 +51,14 @@ fn dead() -> super::Endpoint {
 }
 
 #[tokio::test]
+async fn t43_a_call_that_was_given_no_time_was_not_sent_and_does_not_say_that_it_may_have_been() {
+    let node = Fake::start(|_| created()).await;
+    let late = Call { effect: Effect::Once, within: Duration::ZERO, ..CALL };
+    let error = create(&at([&node]), late).await.unwrap_err();
+    assert_eq!((error.kind(), node.asked().len()), (ErrorKind::Unreachable, 0), "{error}");
+}
+
+#[tokio::test]
 async fn f106_a_call_goes_to_the_leader_that_is_hinted_at_and_stays_there() {
     let leader = Fake::start(|_| created()).await;
     let hint = not_leader(Some(&leader));
