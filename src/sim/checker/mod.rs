@@ -37,13 +37,16 @@ pub struct Rules {
     pub leases: bool,
     /// Keyspaces with `takeover = fence`: G3 is not promised there.
     pub fence_takeover: BTreeSet<KeyspaceName>,
-    /// How long after the last fault each partition must have a live, ready owner, in microseconds. `None` does not ask.
+    /// How long after the last fault a partition may be without a live, ready owner, in microseconds. `None` does not ask.
     pub progress_us: Option<u64>,
+    /// The history has every grant that was made, so that whoever owns without one is found out. An observer who looks at
+    /// the coordinator from time to time misses some.
+    pub all_grants: bool,
 }
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { leases: true, fence_takeover: BTreeSet::new(), progress_us: None }
+        Rules { leases: true, fence_takeover: BTreeSet::new(), progress_us: None, all_grants: true }
     }
 }
 
@@ -57,7 +60,7 @@ impl Rules {
 /// Judges a history.
 pub fn check(history: &History, rules: &Rules) -> Verdict {
     let mut verdict = Verdict::default();
-    epochs::check(history, &mut verdict);
+    epochs::check(history, rules, &mut verdict);
     claims::check(history, rules, &mut verdict);
     store::check(history, &mut verdict);
     operations::check(history, &mut verdict);

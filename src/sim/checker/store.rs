@@ -1,9 +1,9 @@
 //! What stores take: never less than they have seen, each operation once, and nothing that they refused.
 
 use super::{Rule, Verdict};
-use crate::history::{Event, History, OpId, Outcome, What};
+use crate::history::{Call, Event, History, OpId, Outcome, What};
 use ringfence_core::ids::{Epoch, Scope};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     let mut stores = Stores::default();
@@ -11,6 +11,34 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
         stores.event(index, event, verdict);
     }
     refusals(history, &stores, verdict);
+    missing(history, &stores, verdict);
+}
+
+/// What was acknowledged was taken, also where later writes have hidden it from every read. Only where the history has what
+/// the store of that scope took.
+fn missing(history: &History, stores: &Stores<'_>, verdict: &mut Verdict) {
+    let mut begun: HashMap<OpId, (usize, &Scope)> = HashMap::new();
+    for (index, event) in history.events.iter().enumerate() {
+        match &event.what {
+            What::Invoked { op, call, token: Some((scope, _)), .. }
+                if *call != Call::Read && stores.tells.contains(scope) =>
+            {
+                begun.insert(*op, (index, scope));
+            }
+            What::Returned { op, outcome: Outcome::Ok(_) } => {
+                if let Some((before, scope)) = begun.get(op)
+                    && !stores.taken.contains_key(op)
+                {
+                    let text = format!(
+                        "{} was told that #{op} took effect, and no store of {scope} took it",
+                        event.by
+                    );
+                    verdict.found(Rule::Lost, [*before, index], text);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 #[derive(Default)]
@@ -21,6 +49,8 @@ struct Stores<'a> {
     ever: HashMap<&'a Scope, Epoch>,
     applied: HashMap<(&'a str, OpId), usize>,
     taken: HashMap<OpId, usize>,
+    /// The scopes of which a store says what it took.
+    tells: HashSet<&'a Scope>,
 }
 
 impl<'a> Stores<'a> {
@@ -43,6 +73,7 @@ impl<'a> Stores<'a> {
                     verdict.found(Rule::AppliedTwice, [before, index], format!("{by} took #{op} twice"));
                 }
                 self.taken.insert(*op, index);
+                self.tells.insert(scope);
             }
             _ => {}
         }

@@ -163,7 +163,9 @@ fn i3_an_epoch_of_two_owners_is_found() {
 
 #[test]
 fn an_epoch_out_of_thin_air_is_found() {
-    good().began("b", 9).only(Rule::Ungranted);
+    let mut story = good();
+    story.began("b", 9).only(Rule::Ungranted);
+    assert!(check(&story.history, &Rules { all_grants: false, ..Rules::default() }).held());
 }
 
 #[test]
@@ -256,6 +258,11 @@ fn g5_an_acknowledged_write_that_is_lost_is_found() {
     story.write("a", 1, 1).done("a", 1).write("a", 2, 1).done("a", 2).read("a", 3, 1, &[1]);
     let verdict = story.only(Rule::Lost);
     assert!(verdict.to_string().contains("a's #3 (read [1], "), "{verdict}");
+    // Nobody reads it, and the store says what it took.
+    let mut unread = Story::default();
+    unread.write("a", 1, 1).applied(1, 1).done("a", 1);
+    assert!(unread.check().held());
+    unread.write("a", 2, 1).done("a", 2).only(Rule::Lost);
     // A value that nobody wrote, and one that somebody was told was refused.
     Story::default().read("a", 1, 0, &[7]).only(Rule::Lost);
     let mut refused = Story::default();
