@@ -4,6 +4,7 @@
 //! fences are the shipped ones, run on a simulated network, disk and clock.
 
 pub mod actors;
+pub mod chaos;
 pub mod checker;
 pub mod fuzz;
 pub mod history;

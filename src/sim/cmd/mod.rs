@@ -1,5 +1,6 @@
 //! The command line. One file a verb; this one only wires.
 
+mod chaos;
 mod fuzz;
 mod model;
 mod mutants;
@@ -21,6 +22,11 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Break real nodes and real workers in many ways at once, and judge what happened
+    Chaos(chaos::ChaosArgs),
+    /// A worker of the chaos run
+    #[command(hide = true)]
+    ChaosWorker(Box<ringfence_sim::chaos::WorkerArgs>),
     /// Give everything that reads what nobody should send
     Fuzz(fuzz::FuzzArgs),
     Model(model::Model),
@@ -34,6 +40,10 @@ impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.verb {
             None => self.seeds.run(),
+            Some(Verb::Chaos(args)) => chaos::run(&args),
+            Some(Verb::ChaosWorker(args)) => {
+                ringfence_sim::chaos::run_worker(*args).map(|()| ExitCode::SUCCESS)
+            }
             Some(Verb::Fuzz(args)) => args.run(),
             Some(Verb::Model(verb)) => verb.run(),
             Some(Verb::World(verb)) => verb.run(),

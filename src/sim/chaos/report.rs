@@ -1,0 +1,133 @@
+//! What a run came to.
+
+use crate::checker::{Rule, Violation};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The figures.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// What decided on faults.
+    pub seed: u64,
+    /// The workers' storage checked tokens.
+    pub fence: bool,
+    /// How long it took.
+    pub seconds: u64,
+    /// Histories that were judged.
+    pub rounds: u64,
+    /// Rounds in which the machine was too busy for leases to last, so that nobody can say whether calm came.
+    pub rounds_never_calm: u64,
+    /// What was broken how often.
+    pub faults: BTreeMap<String, u64>,
+    /// What this machine has no tools for.
+    pub skipped: Vec<String>,
+    /// Partitions that began under a new epoch.
+    pub handoffs: u64,
+    /// Writes that workers were told had taken effect.
+    pub writes_acknowledged: u64,
+    /// Writes of which nobody knows.
+    pub writes_unknown: u64,
+    /// Reads that found something out.
+    pub reads: u64,
+    /// Writes of replaced owners that the fence refused.
+    pub stale_writes_refused: u64,
+    /// Writes of replaced owners that the storage took.
+    pub stale_writes_accepted: u64,
+    /// Events of all histories.
+    pub events: u64,
+    /// What was broken of what is promised.
+    pub violations: Vec<Violation>,
+    /// Where the histories with violations are kept.
+    pub kept: Option<String>,
+}
+
+impl Report {
+    /// Why the run did not show what it should; `None` when it did. Without the fence it has to show corruption.
+    pub fn shortfall(&self) -> Option<String> {
+        let found = |rule| self.violations.iter().any(|violation| violation.rule == rule);
+        let empty = self.writes_acknowledged == 0 || self.handoffs == 0;
+        match (self.fence, self.stale_writes_accepted, self.violations.len()) {
+            _ if empty => Some("nothing was written, or nothing changed hands".to_owned()),
+            (true, 0, 0) => None,
+            (true, stale, violations) => {
+                Some(format!("{violations} violations, {stale} stale writes accepted"))
+            }
+            (false, 0, _) => Some("no stale write was accepted although there was no fence".to_owned()),
+            (false, ..) if !found(Rule::StaleAccepted) => {
+                Some("stale writes were accepted, and the checker did not find them".to_owned())
+            }
+            (false, ..) => None,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total: u64 = self.faults.values().sum();
+        writeln!(f, "{:<24}{}", "seed", self.seed)?;
+        writeln!(f, "{:<24}{} in {} s", "rounds", self.rounds, self.seconds)?;
+        writeln!(f, "{:<24}{total}", "faults")?;
+        for (kind, count) in &self.faults {
+            writeln!(f, "  {kind:<30}{count:>5}")?;
+        }
+        let rows = [
+            ("handoffs", self.handoffs),
+            ("writes acknowledged", self.writes_acknowledged),
+            ("writes of unknown end", self.writes_unknown),
+            ("reads", self.reads),
+            ("stale writes refused", self.stale_writes_refused),
+            ("stale writes accepted", self.stale_writes_accepted),
+            ("events judged", self.events),
+            ("rounds never calm", self.rounds_never_calm),
+            ("violations", self.violations.len() as u64),
+        ];
+        for (name, count) in rows {
+            writeln!(f, "{name:<24}{count}")?;
+        }
+        for skipped in &self.skipped {
+            writeln!(f, "SKIPPED {skipped}")?;
+        }
+        const SHOWN: usize = 10;
+        for violation in self.violations.iter().take(SHOWN) {
+            writeln!(f, "VIOLATION {violation}")?;
+        }
+        if self.violations.len() > SHOWN {
+            writeln!(f, "... and {} more", self.violations.len() - SHOWN)?;
+        }
+        if let Some(kept) = &self.kept {
+            writeln!(f, "histories and logs are kept in {kept}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_shows_something_or_says_why_not() {
+        let violation = Violation { rule: Rule::StaleAccepted, text: String::new(), events: vec![] };
+        let other = Violation { rule: Rule::Lost, ..violation.clone() };
+        let short = |fence, writes_acknowledged, stale_writes_accepted, violations: &[&Violation]| {
+            let violations = violations.iter().map(|v| (*v).clone()).collect();
+            let report = Report {
+                fence,
+                writes_acknowledged,
+                stale_writes_accepted,
+                violations,
+                handoffs: 1,
+                ..Report::default()
+            };
+            report.shortfall().is_some()
+        };
+        assert!(!short(true, 1, 0, &[]));
+        assert!(short(true, 0, 0, &[]), "nothing was written");
+        assert!(short(true, 1, 1, &[&violation]) && short(true, 1, 0, &[&other]));
+        assert!(!short(false, 1, 1, &[&violation]));
+        assert!(short(false, 1, 0, &[&other]), "no corruption without the fence");
+        assert!(short(false, 1, 1, &[&other]), "it was not found");
+    }
+}
