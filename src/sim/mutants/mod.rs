@@ -1,6 +1,6 @@
 //! Deliberate faults of the product ("mutants"), and who catches each.
 //!
-//! A mutant is one rule taken out where it stands; `src/core/mutants.rs` says how, and [`LIST`] which there are. A rule
+//! A mutant is one rule taken out where it stands; `src/core/mutants.rs` says how, and [`all`] which there are. A rule
 //! whose mutant nobody catches is held by nothing. So each names its catchers, in the order in which they are tried, and a
 //! catcher counts only when it fails with the mutant and passes without it, in the same build.
 
