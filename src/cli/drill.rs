@@ -25,7 +25,7 @@ What moves:
                     PARTITIONS, OF ALL ITS KEYSPACES, GO TO OTHERS; nobody serves them for about a TTL. It joins anew when
                     the drill is over. The strongest proof, and it needs --yes.
 
-Ctrl-C ends a drill: the held write is not sent, and the worker goes back to work. So does a change of leader.
+Ctrl-C ends a drill: the held write is dropped, unless it was on its way already, and the worker goes back to work. So does a change of leader.
 
 Exit codes: 0 the storage refused the stale write, and nothing stale was accepted; 1 it did not, or the drill could not be
 run; 2 bad usage. How to make it part of a rollout: docs/drill.md.

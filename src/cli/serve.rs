@@ -64,7 +64,8 @@ struct Tuning {
     /// How often a leader says that it lives [default: 60]
     #[arg(long, env = "RINGFENCE_HEARTBEAT_MS", value_name = "MS")]
     heartbeat_ms: Option<u64>,
-    /// The least that a node waits before it stands for election when the leader's lease is out [default: 100]
+    /// The least that a node waits before it stands for election when the leader's lease is out; a vote, one round trip
+    /// and one flush, must fit into it [default: 100]
     #[arg(long, env = "RINGFENCE_ELECTION_MIN_MS", value_name = "MS")]
     election_min_ms: Option<u64>,
     /// The leader's lease, and the most that a node waits when it is out [default: 300]

@@ -88,7 +88,7 @@ fn machine() -> Instant {
 }
 
 /// Saturating: a clock that wrapped would bring an old lease back.
-fn add(nanos: &AtomicU64, by: u64) {
+pub(crate) fn add(nanos: &AtomicU64, by: u64) {
     let mut now = nanos.load(Ordering::Acquire);
     while let Err(other) =
         nanos.compare_exchange(now, now.saturating_add(by), Ordering::AcqRel, Ordering::Acquire)

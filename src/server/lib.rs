@@ -15,6 +15,7 @@
 //! | [`replica`] | the state as applied here, with what follows it entry by entry |
 //! | [`context`] | what the services work with |
 //! | [`leader`] | the loop that carries out what a leader decides |
+//! | `leaderless` | when a missing leader is worth a word in the log |
 //! | [`workers`] | the service for workers: sessions, renewals, reports |
 //! | [`map`] | the service for callers: watch and lookup |
 //! | `admin` | the service for operators |
@@ -39,6 +40,7 @@ mod golden;
 pub mod identity;
 mod late;
 pub mod leader;
+mod leaderless;
 pub mod map;
 mod node;
 mod port;

@@ -10,9 +10,10 @@ use crate::files;
 use crate::formation::{self, Formation, FormationError};
 use crate::identity::IdentityError;
 use crate::leader;
+use crate::leaderless::Leaderless;
 use crate::map::Map;
 use crate::port::Services;
-use crate::raft::{Disk, Member, RaftConfig, RaftNode, RaftStatus, StartError};
+use crate::raft::{Disk, Member, RaftConfig, RaftNode, RaftStatus, StartError, Timings};
 use crate::replica::Replica;
 use crate::settings::{Settings, Storage};
 use crate::surroundings::Surroundings;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -181,12 +183,16 @@ impl Parts {
     async fn watch_raft(&self, context: &Context) -> String {
         let mut status = context.raft.status();
         let mut member = false;
+        let mut leaderless = Leaderless::default();
         loop {
             let now = status.borrow_and_update().clone();
+            let is_member = now.members.contains_key(&now.node);
+            if let Some(silence) = leaderless.note(now.leader.is_some() || !is_member, Instant::now()) {
+                self.warn_of_no_leader(silence);
+            }
             if let Some(why) = now.stopped {
                 return why;
             }
-            let is_member = now.members.contains_key(&now.node);
             if is_member && !member {
                 self.check_address(&now.members);
             }
@@ -196,10 +202,32 @@ impl Parts {
                 );
             }
             member = is_member;
-            if status.changed().await.is_err() {
-                return "Raft has ended".to_owned();
+            let look = async {
+                match leaderless.next() {
+                    Some(next) => tokio::time::sleep_until(next).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = status.changed() => if changed.is_err() {
+                    return "Raft has ended".to_owned();
+                },
+                () = look => {}
             }
         }
+    }
+
+    fn warn_of_no_leader(&self, silence: Duration) {
+        let Timings { heartbeat, election_min, election_max, .. } = self.settings.timings;
+        tracing::warn!(
+            ?silence,
+            ?heartbeat,
+            ?election_min,
+            ?election_max,
+            "no leader: see that a majority of the nodes runs and reaches each other; when they do, a vote, which is one \
+             round trip and one flush, takes longer than election-min-ms: raise heartbeat-ms, election-min-ms and \
+             election-max-ms alike on all nodes"
+        );
     }
 
     fn check_address(&self, members: &BTreeMap<NodeId, Member>) {

@@ -289,8 +289,8 @@ impl Admin {
             ErrorKind::UnknownOutcome => Error::own(
                 ErrorKind::Interrupted,
                 format!(
-                    "the drill was cut short, because its leader changed or was lost ({error}); nothing of it is kept, a \
-                     write that was held is not sent, and the worker goes back to work by itself: run it again"
+                    "the drill was cut short, because its leader changed or was lost ({error}); a held write is \
+                     dropped, unless it was on its way already, and the worker goes back to work by itself: run it again"
                 ),
             ),
             _ => error,

@@ -65,7 +65,7 @@ pub(crate) struct Tenure {
     progress: watch::Sender<Progress>,
     /// Its task has said that it is ready.
     said_ready: AtomicBool,
-    /// Somebody was told that it is not valid now, and may be again.
+    /// The last answer was that it is not valid now, and may be again.
     paused: AtomicBool,
     desk: Arc<dyn Desk>,
 }
@@ -163,8 +163,8 @@ impl Tenure {
         })
     }
 
-    /// Whether somebody was told that it is not valid now, and may be again.
-    pub(crate) fn was_paused(&self) -> bool {
+    /// Whether the last answer was that it is not valid now, and may be again.
+    pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Acquire)
     }
 
@@ -173,7 +173,13 @@ impl Tenure {
     pub(super) fn check(&self) -> Result<(), NotOwner> {
         // Read before the loads: see `SessionLease::holds`.
         let now = self.lease.clock.now();
-        if self.holds(now) { Ok(()) } else { self.explain(now) }
+        if !self.holds(now) {
+            return self.explain(now);
+        }
+        if self.paused.load(Ordering::Relaxed) {
+            self.paused.store(false, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Allocates nothing and takes no lock.

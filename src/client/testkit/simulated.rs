@@ -1,8 +1,8 @@
 //! A worker whose time is simulated.
 
-use crate::clock::{Clock, Simulated};
+use crate::clock::{Clock, Simulated, add};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The machine of a worker that runs in a simulation: the whole worker, the task that renews included, lives on the runtime
@@ -37,11 +37,28 @@ impl SimulatedMachine {
 
     /// The machine was suspended for this long: its timers stood still meanwhile, and the clock of leases ran on.
     pub fn slept(&self, by: Duration) {
-        self.slept.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
+        add(&self.slept, u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// The clock of a worker that begins now, on the caller's runtime.
     pub(crate) fn clock(&self) -> Clock {
         Clock::Simulated(Simulated::new(Arc::clone(&self.slept)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn its_clock_follows_the_runtimes_and_runs_on_through_sleep() {
+        let machine = SimulatedMachine::new();
+        let clock = machine.clock();
+        let zero = clock.now();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        machine.slept(Duration::from_secs(60));
+        assert_eq!(clock.now().since(zero), Duration::from_secs(62));
+        machine.slept(Duration::MAX);
+        assert!(clock.now() >= zero);
     }
 }

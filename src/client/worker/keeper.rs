@@ -1,4 +1,4 @@
-//! The thread that keeps a worker's session: joins, and joins anew after a loss.
+//! What keeps a worker's session, on a thread of its own: joins, and joins anew after a loss.
 
 use super::builder::Profile;
 use super::drill::Drilling;

@@ -439,7 +439,7 @@ impl<'k> Life<'k> {
         let epoch = tenure.token().epoch();
         // An owner that ends with the error it was given, because the coordinator was out of reach for a moment, has not
         // failed: the partition is no worse for it, and need not wait longer each time.
-        let gave_up = matches!(how, How::Failed(_)) && tenure.was_paused();
+        let gave_up = matches!(how, How::Failed(_)) && tenure.is_paused();
         match &how {
             How::Failed(error) if gave_up => {
                 tracing::info!(token, error, "the owner's task ended while the connection was gone");

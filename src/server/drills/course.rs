@@ -237,8 +237,8 @@ impl Course<'_> {
 
     fn gone(&self) -> Failure {
         Failure::refused(format_args!(
-            "worker {} ended the drill before it had a result: it leaves, was stopped, or lost its connection. It sends \
-             the held write no more; run the drill again",
+            "worker {} ended the drill before it had a result: it leaves, was stopped, or lost its connection. A held \
+             write is dropped, unless it was on its way already; run the drill again",
             self.cast.worker
         ))
     }
@@ -255,7 +255,7 @@ impl Course<'_> {
         let (name, waited) = (self.cast.name(), self.ask.timeout);
         Failure::refused(format_args!(
             "the drill took longer than its {waited:?}: no new owner of {name} was ready, or a probe did not answer; a \
-             write that was held is not sent any more. See `ringfence partition show {name}`"
+             held write is dropped, unless it was on its way already. See `ringfence partition show {name}`"
         ))
     }
 }
@@ -267,7 +267,8 @@ fn shortened(text: &str) -> String {
 
 fn interrupted(why: &str) -> Failure {
     Failure::interrupted(format_args!(
-        "{why}, so the drill has no result; nothing of it is kept and the worker goes back to work by itself: run it again"
+        "{why}, so the drill has no result; a held write is dropped, unless it was on its way already, and the worker goes back \
+         to work by itself: run it again"
     ))
 }
 

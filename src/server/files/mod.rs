@@ -151,7 +151,8 @@ pub(crate) fn replace(files: &dyn Files, path: &Path, tmp: &Path, parts: &[&[u8]
     files.write(tmp, parts)?;
     files.rename(tmp, path)?;
     // The rename is in the directory, and survives a power cut only when the directory was flushed.
-    files.sync_dir(path.parent().unwrap_or(Path::new(".")))
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    files.sync_dir(dir.unwrap_or(Path::new(".")))
 }
 
 /// Does what may block where it may.

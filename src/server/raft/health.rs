@@ -75,7 +75,7 @@ impl Health {
         self.report.subscribe()
     }
 
-    /// Around each flush of the log. Real time, not tokio's: it is only called from the thread that blocks on a disk.
+    /// Around each flush of the log. tokio's time, which on a thread without a runtime is the system's.
     pub(super) fn flush_began(&self) {
         *self.flushing.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }

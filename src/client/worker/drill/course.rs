@@ -103,7 +103,11 @@ impl Course {
                 biased;
                 _ = ownership.lost(), if ended.is_none() => ended = Some(self.clock.now()),
                 told = line.told() => match told? {
-                    drill_response::Message::Send(_) => break,
+                    drill_response::Message::Send(send) if send.epoch > ownership.epoch().get() => break,
+                    // Before it was replaced its write is no stale one, and would be reported as one.
+                    drill_response::Message::Send(_) => {
+                        return Err("told to send before anybody else was granted the partition".into());
+                    }
                 },
             }
         }

@@ -92,6 +92,13 @@ fn closed() -> io::Error {
     io::Error::other("the log is closed")
 }
 
+/// What becomes durable in one step.
+struct Turn {
+    ops: Vec<LogOp>,
+    done: Vec<Done>,
+    close: Option<oneshot::Sender<()>>,
+}
+
 /// The backend and whether it can still be trusted.
 pub(super) struct Committer {
     backend: Option<Box<dyn LogBackend>>,
@@ -104,10 +111,8 @@ pub(super) struct Committer {
 impl Committer {
     fn run(mut self, mut rx: mpsc::Receiver<Message>) {
         while let Some(first) = rx.blocking_recv() {
-            self.health.flush_began();
-            let closed = self.turn(first, &mut rx);
-            self.health.flush_ended();
-            if let Some(told) = closed {
+            let turn = self.gather(first, &mut rx);
+            if let Some(told) = self.finish(turn) {
                 drop(rx);
                 let _ = told.send(());
                 return;
@@ -115,13 +120,15 @@ impl Committer {
         }
     }
 
+    /// The same for a backend that does not block and yet takes its time.
     async fn take_time(mut self, mut rx: mpsc::Receiver<Message>) {
         while let Some(first) = rx.recv().await {
-            self.health.flush_began();
-            tokio::time::sleep(self.backend.as_ref().and_then(|b| b.takes()).unwrap_or_default()).await;
-            let closed = self.turn(first, &mut rx);
-            self.health.flush_ended();
-            if let Some(told) = closed {
+            let turn = self.gather(first, &mut rx);
+            if !turn.ops.is_empty() {
+                self.health.flush_began();
+                tokio::time::sleep(self.backend.as_ref().and_then(|b| b.takes()).unwrap_or_default()).await;
+            }
+            if let Some(told) = self.finish(turn) {
                 drop(rx);
                 let _ = told.send(());
                 return;
@@ -129,29 +136,37 @@ impl Committer {
         }
     }
 
-    /// Commits one write and all that wait behind it, as one step. Returns whom to tell when the log is to close.
-    fn turn(&mut self, first: Message, rx: &mut mpsc::Receiver<Message>) -> Option<oneshot::Sender<()>> {
-        let (mut ops, mut done, mut close) = (Vec::new(), Vec::new(), None);
+    /// One write and all that wait behind it.
+    fn gather(&mut self, first: Message, rx: &mut mpsc::Receiver<Message>) -> Turn {
+        let mut turn = Turn { ops: Vec::new(), done: Vec::new(), close: None };
         let mut next = Some(first);
         while let Some(message) = next {
             match message {
                 Message::Write(op @ LogOp::Committed(_), None) => self.idle = Some(op),
                 Message::Write(op, told) => {
-                    ops.push(op);
-                    done.extend(told);
+                    turn.ops.push(op);
+                    turn.done.extend(told);
                 }
                 Message::Close(told) => {
-                    close = Some(told);
+                    turn.close = Some(told);
                     break;
                 }
             }
-            next = if ops.len() < limits::LOG_QUEUE { rx.try_recv().ok() } else { None };
+            next = if turn.ops.len() < limits::LOG_QUEUE { rx.try_recv().ok() } else { None };
         }
-        if !ops.is_empty() || close.is_some() {
-            ops.extend(self.idle.take());
+        if !turn.ops.is_empty() || turn.close.is_some() {
+            turn.ops.extend(self.idle.take());
         }
+        turn
+    }
+
+    /// Commits them as one step. Returns whom to tell when the log is to close.
+    fn finish(&mut self, turn: Turn) -> Option<oneshot::Sender<()>> {
+        let Turn { ops, done, close } = turn;
         if !ops.is_empty() {
+            self.health.flush_began();
             self.commit(ops, done);
+            self.health.flush_ended();
         }
         if close.is_some() {
             self.backend = None;
