@@ -97,7 +97,14 @@ impl Node {
 
     /// Kills it. What it wrote is on its disk, unless the machine lost power.
     pub fn kill(&mut self, net: &Net, power: bool) {
-        let Some(process) = self.process.take() else { return };
+        let Some(process) = self.process.take() else {
+            if power {
+                // What a killed process left in the page cache is gone now.
+                net.end(self.host, true);
+                self.disk.lost_power();
+            }
+            return;
+        };
         net.end(self.host, power);
         if power {
             self.disk.lost_power();

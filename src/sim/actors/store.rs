@@ -32,6 +32,8 @@ struct Inner {
     weather: BTreeMap<Host, Weather>,
     due: BTreeMap<(Ms, u64), Message>,
     number: u64,
+    /// Refusals for which nothing in a world is a reason.
+    wrong: Vec<String>,
 }
 
 /// What it is like to call the store from a host.
@@ -101,6 +103,7 @@ impl Store {
             weather: BTreeMap::new(),
             due: BTreeMap::new(),
             number: 0,
+            wrong: Vec::new(),
         };
         Store { inner: Arc::new(Mutex::new(inner)), fenced, time: time.clone(), recorder: recorder.clone() }
     }
@@ -116,6 +119,12 @@ impl Store {
             Some(weather) => inner.weather.insert(from, weather),
             None => inner.weather.remove(&from),
         };
+    }
+
+    /// What the fence refused for another reason than a newer epoch, since it was asked last: in a world of one cluster
+    /// and small epochs there is none.
+    pub fn take_wrong(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().wrong)
     }
 
     /// Fair weather everywhere.
@@ -175,7 +184,7 @@ impl Store {
             Request::Read(key) => Answer::List(inner.lists.get(&key).cloned().unwrap_or_default()),
             Request::Raise(token) => {
                 if let Err(error) = self.fence(inner, &token).map_or(Ok(()), |fence| fence.raise(&token)) {
-                    return refused(&error);
+                    return inner.refused(&token, &error);
                 }
                 record(What::Raised { scope: token.scope().clone(), epoch: token.epoch() });
                 Answer::Done
@@ -187,7 +196,7 @@ impl Store {
                 let (scope, epoch) = (stamp.scope().clone(), stamp.epoch());
                 let checked = self.fence(inner, &stamp).map_or(Ok(()), |fence| fence.guarded(&stamp, || ()));
                 if let Err(error) = checked {
-                    let answer = refused(&error);
+                    let answer = inner.refused(&stamp, &error);
                     if let Answer::Fenced(highest) = answer {
                         record(What::RefusedStale { op, scope, epoch, highest });
                     }
@@ -211,11 +220,12 @@ impl Inner {
         self.number += 1;
         self.due.insert((at, self.number), message);
     }
-}
 
-fn refused(error: &FenceError) -> Answer {
-    match error {
-        FenceError::Fenced(fenced) => Answer::Fenced(fenced.highest()),
-        _ => Answer::Refused,
+    fn refused(&mut self, stamp: &FencingToken, error: &FenceError) -> Answer {
+        if let FenceError::Fenced(fenced) = error {
+            return Answer::Fenced(fenced.highest());
+        }
+        self.wrong.push(format!("the fence refused {}: {error}", stamp.short()));
+        Answer::Refused
     }
 }

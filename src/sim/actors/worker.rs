@@ -253,8 +253,8 @@ impl Drop for Tenure {
         let (scope, epoch) = (self.partition.token().scope().clone(), self.partition.epoch());
         let why = self.why.unwrap_or(Ending::Lost);
         self.shared.record(What::Ended { scope, epoch, why });
-        let is_this = |owned: &Ownership| owned.epoch() == epoch && owned.token() == self.partition.token();
-        self.shared.owned.lock().unwrap_or_else(PoisonError::into_inner).retain(|owned| !is_this(owned));
+        let mut owned = self.shared.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        owned.retain(|owned| owned.token() != self.partition.token());
     }
 }
 

@@ -5,12 +5,14 @@ use clap::Args;
 use ringfence_sim::seeds::{self, Progress, Report, Seeds, Shrunk, Trial, shrink};
 use std::io::{IsTerminal as _, Write as _};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// How many worlds are tried to make a broken one smaller.
 const SHRINKING: usize = 80;
+/// How many seeds a run takes: each is a number in memory.
+const MOST: u64 = 10_000_000;
 /// How many lines of the transcript are printed before what was broken.
 const LINES: usize = 60;
 
@@ -30,7 +32,7 @@ pub(crate) struct SeedsArgs {
     at_least: u64,
     /// Where the seeds that held are kept, so that the next run of the same build goes on; nowhere when empty.
     #[arg(long, value_name = "FILE", default_value = "target/seeds.json")]
-    state: PathBuf,
+    state: String,
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -38,20 +40,30 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     let (first, end) = text.split_once("..").ok_or_else(wrong)?;
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
     let range = number(first)?..number(end)?;
-    if range.is_empty() { Err(wrong()) } else { Ok(range) }
+    match range.end.checked_sub(range.start) {
+        None | Some(0) => Err(wrong()),
+        Some(count) if count > MOST => {
+            Err(format!("{text:?} are {count} seeds, and a run takes at most {MOST}"))
+        }
+        Some(_) => Ok(range),
+    }
 }
 
 impl SeedsArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let range = self.seeds.clone().unwrap_or(0..1_000);
         let mut progress =
-            if self.state.as_os_str().is_empty() { Progress::none() } else { Progress::open(&self.state)? };
+            if self.state.is_empty() { Progress::none() } else { Progress::open(Path::new(&self.state))? };
+        // Now, and not when a hundred thousand seeds are done.
+        progress.save().with_context(|| format!("{} could not be written", self.state))?;
         let began = Instant::now();
         let jobs = self.jobs.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
         let seeds = Seeds {
             range: range.clone(),
             jobs: jobs.unwrap_or(1),
-            until: self.within.map(|within| (began + Duration::from_secs(within), self.at_least)),
+            // Beyond the end of the clock there is no limit.
+            until: (self.within.and_then(|within| began.checked_add(Duration::from_secs(within))))
+                .map(|until| (until, self.at_least)),
         };
         let already = range.clone().filter(|seed| progress.is_done(*seed)).count() as u64;
         let mut bar = Bar::new(range.end - range.start, already);
@@ -68,7 +80,7 @@ impl SeedsArgs {
             }
         })?;
         bar.end();
-        progress.save().with_context(|| format!("{} could not be written", self.state.display()))?;
+        let saved = progress.save();
         println!(
             "{} seeds in {:.0} s ({already} more were done before): {} faults, {} elections, {} tenures, {} writes \
              accepted, {} stale ones refused, {} simulated minutes",
@@ -76,13 +88,14 @@ impl SeedsArgs {
             began.elapsed().as_secs_f64(),
             total.faults,
             total.elections,
-            total.grants,
+            total.tenures,
             total.writes,
             total.refused,
             total.simulated_ms / 60_000,
         );
         let Some(broken) = broken else {
             println!("everything held");
+            saved.with_context(|| format!("{} could not be written", self.state))?;
             return Ok(ExitCode::SUCCESS);
         };
         println!("seed {} is broken; making it smaller", broken.seed);
@@ -95,7 +108,7 @@ impl SeedsArgs {
 fn add(total: &mut Report, report: &Report) {
     total.faults += report.faults;
     total.elections += report.elections;
-    total.grants += report.grants;
+    total.tenures += report.tenures;
     total.writes += report.writes;
     total.refused += report.refused;
     total.simulated_ms += report.simulated_ms;
@@ -150,5 +163,19 @@ impl Bar {
         if self.shown && self.done > 0 {
             eprintln!();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::range;
+
+    #[test]
+    fn a_range_of_seeds_says_what_is_wrong_with_it() {
+        assert_eq!(range("3..7"), Ok(3..7));
+        for bad in ["", "5", "5..5", "7..3", "a..b", "0..", "-1..4"] {
+            assert!(range(bad).unwrap_err().contains("FIRST..END"), "{bad}");
+        }
+        assert!(range("0..18446744073709551615").unwrap_err().contains("at most"));
     }
 }

@@ -95,7 +95,7 @@ fn report(plan: &Plan, outcome: &Outcome) -> Report {
         events: events.len() as u64,
         faults: outcome.figures.faults,
         elections: outcome.figures.elections,
-        grants: count(|what| matches!(what, What::Began { .. })),
+        tenures: count(|what| matches!(what, What::Began { .. })),
         writes: count(|what| matches!(what, What::Applied { .. })),
         refused: count(|what| matches!(what, What::RefusedStale { .. })),
         simulated_ms: outcome.figures.simulated_ms,

@@ -270,3 +270,23 @@ impl Plan {
 
 /// How many kinds there are to draw from.
 const FAULTS: u8 = 28;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_kind_of_fault_is_drawn_in_order_and_within_the_time_of_trouble() {
+        let mut kinds = BTreeSet::new();
+        for plan in (0..300).map(Plan::of) {
+            assert!(plan.faults.is_sorted_by_key(|timed| timed.at));
+            assert!(plan.heals < plan.steady && plan.steady < plan.ends);
+            for timed in &plan.faults {
+                assert!(timed.at > QUIET_MS && timed.at < plan.heals);
+                kinds.extend(timed.fault.to_string().split('(').next().map(str::to_owned));
+            }
+        }
+        assert_eq!(kinds.len(), 25, "{kinds:?}");
+    }
+}

@@ -10,6 +10,7 @@ use crate::actors::router::RouterHost;
 use crate::actors::store::{self, Store};
 use crate::actors::worker::{Common, WorkerHost};
 use crate::history::{History, Recorder, What};
+use crate::world::disk::Trouble;
 use crate::world::{Disk, Host, Ms, Net, Rate, TrueTime, Weather};
 use fastrand::Rng;
 use ringfence::admin::{PolicyChange, Takeover};
@@ -42,19 +43,24 @@ pub(super) struct Stage {
     wiped: BTreeSet<Host>,
     taken_in: BTreeSet<Host>,
     later: BTreeMap<(Ms, u64), Later>,
+    /// When faults are really over: of two of one kind that overlap, the one that lasts longer decides.
+    until: BTreeMap<Later, Ms>,
+    /// When a machine that loses power by itself is back.
+    back: BTreeMap<Host, u64>,
     next_fault: usize,
     number: u64,
     starts: BTreeMap<Host, u64>,
     broken: Vec<String>,
 }
 
-/// What happens at the end of a fault.
+/// What happens later, at the end of a fault above all.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Later {
     Open(Host, Host),
     Fair(Host, Host),
     Start(Host),
-    Suspended(Host, u64),
-    DiskRecovers(Host),
+    HasRoom(Host),
+    Fast(Host),
     StoreFair(Host),
     Leave(Host),
     /// It is not started again.
@@ -102,6 +108,8 @@ impl Stage {
             wiped: BTreeSet::new(),
             taken_in: BTreeSet::new(),
             later: BTreeMap::new(),
+            until: BTreeMap::new(),
+            back: BTreeMap::new(),
             next_fault: 0,
             number: 0,
             starts: BTreeMap::new(),
@@ -126,6 +134,13 @@ impl Stage {
         self.later.insert((self.now + after, self.number), what);
     }
 
+    /// Ends a fault after so long, or when a longer one of its kind does.
+    fn undo(&mut self, after: u64, what: Later) {
+        let until = self.until.entry(what.clone()).or_default();
+        *until = (*until).max(self.now + after);
+        self.later(after, what);
+    }
+
     fn record(&self, what: What) {
         self.common.recorder.record(self.common.time.us(), "world", what);
     }
@@ -146,16 +161,20 @@ impl Stage {
             self.heal()?;
         }
         if steady {
+            self.all_are_back();
             self.record(What::Steady);
         }
         while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= now) {
             let what = entry.remove();
-            self.end_of_fault(what)?;
+            if self.until.get(&what).is_none_or(|until| *until <= now) {
+                self.end_of_fault(what)?;
+            }
         }
         self.common.store.run(now);
         self.common.net.deliver(now);
         self.run_processes(now);
-        for text in panics::take() {
+        self.darken();
+        for text in panics::take().into_iter().chain(self.common.store.take_wrong()) {
             self.record(What::Note { text: text.clone() });
             self.broken.push(text);
         }
@@ -200,10 +219,7 @@ impl Stage {
     fn supervise(&mut self) {
         let mut again = Vec::new();
         for node in self.nodes.values_mut() {
-            if node.disk.is_dark() && node.process.is_some() {
-                node.kill(&self.common.net, true);
-                again.push((node.host, RESTART_MS));
-            } else if let Some(why) = node.process.as_ref().and_then(|_| node.ended()) {
+            if let Some(why) = node.process.as_ref().and_then(|_| node.ended()) {
                 let text = format!("{} ended: {why}", node.host.0);
                 if self.wiped.contains(&node.host) && why.contains("its data directory is new") {
                     self.gone.insert(node.host);
@@ -220,7 +236,7 @@ impl Stage {
         for worker in self.workers.values_mut() {
             if worker.process.is_some() && worker.ended() {
                 worker.kill(&self.common.net, false);
-                again.push((worker.host, RESTART_MS));
+                again.push((worker.host, self.back.remove(&worker.host).unwrap_or(RESTART_MS)));
             }
         }
         for (host, after) in again {
@@ -228,23 +244,48 @@ impl Stage {
         }
     }
 
+    /// Machines whose disk lost power in the middle of a write are off from that very moment.
+    fn darken(&mut self) {
+        let dark = self.nodes.values().filter(|node| node.process.is_some() && node.disk.is_dark());
+        let dark: Vec<Host> = dark.map(|node| node.host).collect();
+        for host in dark {
+            self.kill(host, true);
+            let after = self.back.remove(&host).unwrap_or(RESTART_MS);
+            self.undo(after, Later::Start(host));
+        }
+    }
+
+    /// When all is steady every founder that nobody let go of belongs to the cluster.
+    fn all_are_back(&mut self) {
+        for host in self.plan.nodes.clone() {
+            let excused = self.gone.contains(&host) || self.wiped.contains(&host);
+            if let Some(node) = self.nodes.get_mut(&host).filter(|_| !excused)
+                && node.context().is_none()
+            {
+                self.broken.push(format!("node {} did not come back after the last fault", host.0));
+            }
+        }
+    }
+
     fn start(&mut self, host: Host) -> anyhow::Result<()> {
+        let down = self.nodes.get(&host).is_some_and(|node| node.process.is_none())
+            || self.workers.get(&host).is_some_and(|worker| worker.process.is_none());
+        if !down || self.gone.contains(&host) {
+            return Ok(());
+        }
+        self.paused.remove(&host);
         let starts = self.starts.entry(host).or_default();
         *starts += 1;
         // Whatever else does not happen, the same start of the same process draws the same.
         let seed = Rng::with_seed(self.plan.seed ^ u64::from(host.0) << 32 ^ *starts).u64(..);
-        self.paused.remove(&host);
-        if self.gone.contains(&host) {
-            return Ok(());
-        }
-        if let Some(node) = self.nodes.get_mut(&host).filter(|node| node.process.is_none()) {
+        if let Some(node) = self.nodes.get_mut(&host) {
             let founders = &self.plan.nodes;
             let beginning =
                 if founders.contains(&host) { Beginning::Founds(founders.clone()) } else { Beginning::Joins };
             node.start(&self.common.net, &self.common.time, &beginning, seed)?;
             self.witness.restarted(node.id);
         }
-        if let Some(worker) = self.workers.get_mut(&host).filter(|worker| worker.process.is_none()) {
+        if let Some(worker) = self.workers.get_mut(&host) {
             worker.start(&self.common, seed)?;
         }
         Ok(())
@@ -265,28 +306,27 @@ impl Stage {
 
     fn close(&mut self, from: Host, to: Host, for_ms: u64) {
         self.common.net.change(from, to, |weather| weather.closed = true);
-        self.later(for_ms, Later::Open(from, to));
+        self.undo(for_ms, Later::Open(from, to));
     }
 
     fn strike(&mut self, fault: Fault, random: &mut Rng) -> anyhow::Result<()> {
         match fault {
-            Fault::Pause(host, for_ms) => drop(self.paused.insert(host, self.now + for_ms)),
+            Fault::Pause(host, for_ms) => drop(self.pause(host, for_ms)),
             Fault::Suspend(host, for_ms) => {
-                self.paused.insert(host, self.now + for_ms);
-                self.later(for_ms, Later::Suspended(host, for_ms));
+                let more = self.pause(host, for_ms);
+                self.suspended(host, more);
             }
             Fault::Kill(host, for_ms) => {
                 self.kill(host, false);
-                self.later(for_ms, Later::Start(host));
+                self.undo(for_ms, Later::Start(host));
             }
             Fault::PowerLoss(host, for_ms) => {
                 self.kill(host, true);
-                self.later(for_ms, Later::Start(host));
+                self.undo(for_ms, Later::Start(host));
             }
-            Fault::PowerLossInWrite(host, writes, _) => {
-                if let Some(node) = self.nodes.get(&host) {
-                    node.disk.trouble(|trouble| trouble.power_lost_after = Some(writes));
-                }
+            Fault::PowerLossInWrite(host, writes, for_ms) => {
+                self.back.insert(host, for_ms);
+                self.disk(host, |trouble| trouble.power_lost_after = Some(writes));
             }
             Fault::KillNodes(for_ms) | Fault::NodesLosePower(for_ms) => {
                 let power = matches!(fault, Fault::NodesLosePower(_));
@@ -294,7 +334,7 @@ impl Stage {
                 for host in nodes {
                     self.kill(host, power);
                     let apart = random.u64(0..200);
-                    self.later(for_ms + apart, Later::Start(host));
+                    self.undo(for_ms + apart, Later::Start(host));
                 }
             }
             Fault::OneWay(from, to, for_ms) => self.close(from, to, for_ms),
@@ -303,7 +343,7 @@ impl Stage {
                 self.close(b, a, for_ms);
             }
             Fault::Isolate(host, for_ms) => {
-                for other in self.everybody() {
+                for other in self.everybody().into_iter().filter(|other| *other != host) {
                     self.close(host, other, for_ms);
                     self.close(other, host, for_ms);
                 }
@@ -321,15 +361,19 @@ impl Stage {
                     self.common.net.change(from, to, |weather| {
                         *weather = Weather { latency: 1..=most, loss, ..weather.clone() };
                     });
-                    self.later(for_ms, Later::Fair(from, to));
+                    self.undo(for_ms, Later::Fair(from, to));
                 }
             }
             Fault::Reset(a, b) => self.common.net.reset(a, b),
-            Fault::DiskFull(host, for_ms) => self.disk(host, for_ms, |trouble| trouble.full = true),
-            Fault::FlushFails(host) => self.disk(host, 1_000, |trouble| trouble.fails_flush = true),
+            Fault::DiskFull(host, for_ms) => {
+                self.disk(host, |trouble| trouble.full = true);
+                self.undo(for_ms, Later::HasRoom(host));
+            }
+            Fault::FlushFails(host) => self.disk(host, |trouble| trouble.fails_flush = true),
             Fault::SlowDisk(host, for_ms) => {
                 let most = random.u64(5_000..900_000);
-                self.disk(host, for_ms, |trouble| trouble.takes_us = most / 4..=most);
+                self.disk(host, |trouble| trouble.takes_us = most / 4..=most);
+                self.undo(for_ms, Later::Fast(host));
             }
             Fault::WallJump(host, by) => {
                 if let Some(node) = self.nodes.get(&host) {
@@ -341,9 +385,10 @@ impl Stage {
                 let (loss, twice) = (random.u8(..50), random.u8(..30));
                 let weather = store::Weather { latency: 1..=most, loss, twice };
                 self.common.store.change(host, Some(weather));
-                self.later(for_ms, Later::StoreFair(host));
+                self.undo(for_ms, Later::StoreFair(host));
             }
-            Fault::Leave(host, _) => {
+            Fault::Leave(host, for_ms) => {
+                self.back.insert(host, for_ms);
                 if let Some(worker) = self.workers.get(&host) {
                     worker.leave();
                 }
@@ -368,7 +413,7 @@ impl Stage {
                     node.disk.wipe();
                 }
                 self.wiped.insert(host);
-                self.later(500, Later::Start(host));
+                self.undo(500, Later::Start(host));
                 self.add_node(new, random)?;
                 self.operator.order(Order::Remove(NodeId::new(u64::from(host.0))?));
                 self.operator.order(Order::Add(NodeId::new(u64::from(new.0))?, new));
@@ -413,11 +458,18 @@ impl Stage {
         self.operator.order(Order::Create(name, self.plan.partitions, policy));
     }
 
-    fn disk(&mut self, host: Host, for_ms: u64, change: impl FnOnce(&mut crate::world::disk::Trouble)) {
+    fn disk(&self, host: Host, change: impl FnOnce(&mut Trouble)) {
         if let Some(node) = self.nodes.get(&host) {
             node.disk.trouble(change);
-            self.later(for_ms, Later::DiskRecovers(host));
         }
+    }
+
+    /// Stops a process for so long. Returns by how much longer it stands still than it would have.
+    fn pause(&mut self, host: Host, for_ms: u64) -> u64 {
+        let until = self.paused.entry(host).or_insert(self.now);
+        let before = (*until).max(self.now);
+        *until = before.max(self.now + for_ms);
+        *until - before
     }
 
     fn end_of_fault(&mut self, what: Later) -> anyhow::Result<()> {
@@ -427,12 +479,8 @@ impl Stage {
                 *weather = Weather { closed: weather.closed, ..Weather::default() };
             }),
             Later::Start(host) => self.start(host)?,
-            Later::Suspended(host, for_ms) => self.suspended(host, for_ms),
-            Later::DiskRecovers(host) => {
-                if let Some(node) = self.nodes.get(&host) {
-                    node.disk.trouble(|trouble| *trouble = Default::default());
-                }
-            }
+            Later::HasRoom(host) => self.disk(host, |trouble| trouble.full = false),
+            Later::Fast(host) => self.disk(host, |trouble| trouble.takes_us = Trouble::default().takes_us),
             Later::StoreFair(host) => self.common.store.change(host, None),
             // Whether it was removed or not, an operator has let go of it: it is not started again.
             Later::Gone(host) => {
@@ -465,6 +513,8 @@ impl Stage {
             node.disk.trouble(|trouble| *trouble = Default::default());
         }
         self.paused.clear();
+        self.until.clear();
+        self.back.clear();
         for host in self.everybody() {
             self.start(host)?;
         }

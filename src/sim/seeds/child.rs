@@ -34,8 +34,8 @@ pub struct Report {
     pub faults: u64,
     /// Terms that a node led.
     pub elections: u64,
-    /// Grants, as the first reading of the log saw them.
-    pub grants: u64,
+    /// Tenures that began.
+    pub tenures: u64,
     /// Writes that the store took.
     pub writes: u64,
     /// Writes that the fence refused.
@@ -127,7 +127,7 @@ impl fmt::Display for Report {
             self.seed,
             self.faults,
             self.elections,
-            self.grants,
+            self.tenures,
             self.writes,
             self.refused,
             self.events,

@@ -27,7 +27,7 @@ pub struct Seeds {
     pub range: Range<u64>,
     /// How many processes at once.
     pub jobs: usize,
-    /// No seed is begun after this, once so many are done.
+    /// No seed is begun after this, once so many have begun.
     pub until: Option<(Instant, u64)>,
 }
 
@@ -42,12 +42,12 @@ pub fn run(
 ) -> io::Result<Option<Report>> {
     let waiting: VecDeque<u64> = seeds.range.clone().filter(|seed| !progress.is_done(*seed)).collect();
     let waiting = Mutex::new(waiting);
-    let done = Mutex::new(0_u64);
+    let begun = Mutex::new(0_u64);
     let next = || {
         let begun = {
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            *done += 1;
-            *done
+            let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+            *begun += 1;
+            *begun
         };
         let over = seeds.until.is_some_and(|(until, least)| begun > least && Instant::now() >= until);
         if over { None } else { waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front() }

@@ -27,6 +27,11 @@ pub fn shrink(
     let mut best = Shrunk { trial: Trial::of(broken.seed), report: broken.clone(), tried: 0 };
     let all = usize::try_from(broken.faults).unwrap_or(usize::MAX);
     best.trial.faults = Some(all);
+    // It may need nothing to go wrong.
+    let nothing = Trial { faults: Some(0), ..best.trial.clone() };
+    if best.try_one(&nothing, &mut run)? {
+        return Ok(best);
+    }
     // The shortest prefix, if fewer faults never break what more do not: close enough, and cheap.
     let (mut holds, mut breaks) = (0, all);
     while breaks - holds > 1 && best.tried < tries {

@@ -70,10 +70,6 @@ enum Write {
     Length(usize),
 }
 
-/// What a disk held at a moment: a copy of a data directory.
-#[derive(Clone)]
-pub struct Image(BTreeMap<PathBuf, Vec<u8>>);
-
 impl Disk {
     /// An empty disk.
     pub fn new(random: Rng) -> Disk {
@@ -102,7 +98,6 @@ impl Disk {
         inner.life += 1;
         inner.locked.clear();
         inner.dark = false;
-        inner.trouble.power_lost_after = None;
         Disk { inner: Arc::clone(&self.inner), life: inner.life }
     }
 
@@ -126,30 +121,12 @@ impl Disk {
         self.lock().lose_power();
     }
 
-    /// Everything on it now, as a copy made by hand while the node is down.
-    pub fn copy(&self) -> Image {
-        let inner = self.lock();
-        let content = |id: &u64| inner.files.get(id).map(|file| file.now.clone()).unwrap_or_default();
-        Image(inner.names.iter().map(|(path, id)| (path.clone(), content(id))).collect())
-    }
-
-    /// Puts a copy in place of everything.
-    pub fn restore(&self, image: &Image) {
+    /// Removes everything.
+    pub fn wipe(&self) {
         let mut inner = self.lock();
         inner.files.clear();
         inner.names.clear();
-        for (path, bytes) in &image.0 {
-            let id = inner.next_id();
-            let file = File { now: bytes.clone(), durable: bytes.clone(), pending: Vec::new() };
-            inner.files.insert(id, file);
-            inner.names.insert(path.clone(), id);
-        }
-        inner.durable_names = inner.names.clone();
-    }
-
-    /// Removes everything.
-    pub fn wipe(&self) {
-        self.restore(&Image(BTreeMap::new()));
+        inner.durable_names.clear();
     }
 
     /// The disk, for an operation of a process that lives.
@@ -167,6 +144,7 @@ impl Disk {
         if let Some(left) = &mut inner.trouble.power_lost_after {
             *left = left.saturating_sub(1);
             if *left == 0 {
+                inner.trouble.power_lost_after = None;
                 inner.lose_power();
                 return Err(io::Error::other("the machine is off"));
             }
@@ -414,5 +392,116 @@ impl BlockFile for Block {
 
     fn sync(&self) -> io::Result<()> {
         self.disk.written()?.flush(self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIR: &str = "/data";
+    const FILE: &str = "/data/file";
+
+    fn opened(disk: &Disk) -> Box<dyn BlockFile> {
+        match disk.open(Path::new(FILE)).unwrap() {
+            Opened::Given(file) => file,
+            Opened::System(path) => panic!("{} is the system's", path.display()),
+        }
+    }
+
+    fn content(disk: &Disk) -> Vec<u8> {
+        disk.read(Path::new(FILE)).unwrap()
+    }
+
+    /// A disk with a file that is durable, name and all.
+    fn durable(seed: u64, bytes: &[u8]) -> (Disk, Box<dyn BlockFile>) {
+        let disk = Disk::new(Rng::with_seed(seed));
+        let file = opened(&disk);
+        file.write(0, bytes).unwrap();
+        file.sync().unwrap();
+        disk.sync_dir(Path::new(DIR)).unwrap();
+        (disk, file)
+    }
+
+    #[test]
+    fn a_power_loss_takes_only_what_was_not_flushed_and_tears_at_sectors() {
+        let mut sectors = BTreeSet::new();
+        for seed in 0..200 {
+            let (disk, file) = durable(seed, &[1; 4 * SECTOR]);
+            file.write(0, &[2; 4 * SECTOR]).unwrap();
+            disk.lost_power();
+            let left = content(&disk.mounted());
+            let new = left.iter().take_while(|byte| **byte == 2).count();
+            assert!(left.len() == 4 * SECTOR && new.is_multiple_of(SECTOR));
+            assert!(left[new..].iter().all(|byte| *byte == 1));
+            sectors.insert(new / SECTOR);
+        }
+        assert_eq!(sectors, (0..=4).collect::<BTreeSet<_>>(), "missing, torn and whole all happen");
+    }
+
+    #[test]
+    fn a_name_outlasts_a_power_loss_once_its_directory_was_flushed() {
+        let survives = |flushed: bool| -> BTreeSet<bool> {
+            let one = |seed| {
+                let disk = Disk::new(Rng::with_seed(seed));
+                disk.write(Path::new(FILE), &[&b"x"[..]]).unwrap();
+                if flushed {
+                    disk.sync_dir(Path::new(DIR)).unwrap();
+                }
+                disk.lost_power();
+                disk.mounted().exists(Path::new(FILE))
+            };
+            (0..50).map(one).collect()
+        };
+        assert_eq!(survives(true), BTreeSet::from([true]));
+        assert_eq!(survives(false), BTreeSet::from([false, true]));
+    }
+
+    #[test]
+    fn what_a_failed_flush_lost_the_next_one_does_not_bring_back() {
+        let (disk, file) = durable(1, &[1]);
+        disk.trouble(|trouble| trouble.fails_flush = true);
+        file.write(0, &[2]).unwrap();
+        assert!(file.sync().is_err());
+        file.sync().unwrap();
+        assert_eq!(content(&disk), [2], "the cache has it");
+        disk.lost_power();
+        assert_eq!(content(&disk.mounted()), [1]);
+    }
+
+    #[test]
+    fn a_killed_process_can_do_nothing_more_and_cannot_release_the_next_ones_lock() {
+        let before = Disk::new(Rng::with_seed(1));
+        let path = Path::new("/data/lock");
+        let held = Files::lock(&before, path).unwrap();
+        assert!(held.is_some() && Files::lock(&before, path).unwrap().is_none());
+        before.killed();
+        assert!(before.write(Path::new(FILE), &[&b"x"[..]]).is_err());
+        let after = before.mounted();
+        let next = Files::lock(&after, path).unwrap();
+        assert!(next.is_some());
+        drop(held);
+        assert!(Files::lock(&after, path).unwrap().is_none());
+    }
+
+    #[test]
+    fn power_is_lost_at_the_write_that_was_said() {
+        let (disk, file) = durable(1, &[1]);
+        disk.trouble(|trouble| trouble.power_lost_after = Some(2));
+        file.write(0, &[2]).unwrap();
+        assert!(!disk.is_dark());
+        assert!(file.sync().is_err() && disk.is_dark() && file.len().is_err());
+        let back = disk.mounted();
+        assert!(!back.is_dark() && opened(&back).sync().is_ok());
+    }
+
+    #[test]
+    fn a_full_disk_can_be_read_and_cut_and_takes_nothing() {
+        let (disk, file) = durable(1, &[1; 8]);
+        disk.trouble(|trouble| trouble.full = true);
+        assert_eq!(file.write(0, &[2]).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(file.set_len(9).is_err());
+        file.set_len(4).unwrap();
+        assert_eq!(content(&disk), [1; 4]);
     }
 }

@@ -92,6 +92,8 @@ struct Machine {
 enum Due {
     Segments(PipeId),
     Reset(PipeId),
+    /// The kernel of a host knows no such connection, and says so if its word gets through.
+    Refused(PipeId, Host),
     Dial(u64),
     Dialled(u64),
 }
@@ -178,7 +180,7 @@ impl Net {
             let others = inner.pipes.iter().filter(|(_, pipe)| pipe.from == gone || pipe.to == gone);
             let others: Vec<PipeId> = others.map(|(id, _)| *id).collect();
             for pipe in others {
-                inner.at(2, Due::Reset(pipe));
+                inner.at(2, Due::Refused(pipe, host));
             }
         }
     }
@@ -227,6 +229,7 @@ impl Net {
                 match entry.remove() {
                     Due::Segments(pipe) => inner.arrive(pipe, &mut wake),
                     Due::Reset(pipe) => inner.reset(pipe, &mut wake),
+                    Due::Refused(pipe, by) => inner.refuse(pipe, by, &mut wake),
                     Due::Dial(number) => opened.extend(inner.open(number)),
                     Due::Dialled(number) => {
                         wake.extend(inner.dials.get_mut(&number).and_then(|dial| dial.waker.take()));
@@ -303,6 +306,7 @@ impl Net {
     pub(super) fn drop_stream(&self, incoming: PipeId, outgoing: PipeId) {
         let mut inner = self.lock();
         let of = inner.pipes.get(&outgoing).map(|pipe| pipe.from);
+        let of = of.or_else(|| inner.pipes.get(&incoming).map(|pipe| pipe.to));
         let lives = of.is_some_and(|end| inner.lives(end));
         if !lives {
             // It was killed; what becomes of its connections was decided then.
@@ -380,7 +384,7 @@ impl Inner {
         }
         if !self.lives(to) {
             // Another process runs there now, or none: the kernel knows no such connection.
-            return self.at(1, Due::Reset(id));
+            return self.at(1, Due::Refused(id, to.host));
         }
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
         while let Some((at, _)) = pipe.on_the_way.front() {
@@ -389,7 +393,7 @@ impl Inner {
             }
             if let Some((_, bytes)) = pipe.on_the_way.pop_front() {
                 if pipe.unwanted {
-                    return self.at(1, Due::Reset(id));
+                    return self.at(1, Due::Refused(id, to.host));
                 }
                 pipe.arrived.extend(bytes);
             }
@@ -403,6 +407,15 @@ impl Inner {
         }
         wake.extend(pipe.reader.take());
         self.schedule(id);
+    }
+
+    fn refuse(&mut self, id: PipeId, by: Host, wake: &mut Vec<Waker>) {
+        let Some(pipe) = self.pipes.get(&id) else { return };
+        let peer = if pipe.from.host == by { pipe.to.host } else { pipe.from.host };
+        if self.weather(by, peer).closed {
+            return self.at(RETRY_MS, Due::Refused(id, by));
+        }
+        self.reset(id, wake);
     }
 
     fn reset(&mut self, id: PipeId, wake: &mut Vec<Waker>) {
@@ -509,5 +522,173 @@ impl Drop for Connecting {
         if let Some(Dial { outcome: Some(Ok((incoming, outgoing))), .. }) = dial {
             self.net.drop_stream(incoming, outgoing);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    const A: Host = Host(1);
+    const B: Host = Host(2);
+
+    /// Two hosts with a connection from A to B.
+    struct Pair {
+        net: Net,
+        now: Ms,
+        a: Stream,
+        b: Connection,
+    }
+
+    fn context() -> Context<'static> {
+        Context::from_waker(Waker::noop())
+    }
+
+    fn dialled(connecting: &mut Connecting) -> Poll<io::Result<Stream>> {
+        Pin::new(connecting).poll(&mut context())
+    }
+
+    /// What can be read now; `None` when nothing has come.
+    fn read(from: &mut (impl AsyncRead + Unpin)) -> Option<Result<Vec<u8>, ErrorKind>> {
+        let mut space = [0; 64];
+        let mut buf = ReadBuf::new(&mut space);
+        match Pin::new(from).poll_read(&mut context(), &mut buf) {
+            Poll::Pending => None,
+            Poll::Ready(Ok(())) => Some(Ok(buf.filled().to_vec())),
+            Poll::Ready(Err(error)) => Some(Err(error.kind())),
+        }
+    }
+
+    /// How much was taken; `None` when the writer has to wait.
+    fn written(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Option<usize> {
+        match Pin::new(to).poll_write(&mut context(), bytes) {
+            Poll::Pending => None,
+            Poll::Ready(taken) => Some(taken.unwrap()),
+        }
+    }
+
+    impl Pair {
+        fn new() -> Pair {
+            let net = Net::new(Rng::with_seed(7));
+            net.begin(A);
+            net.begin(B);
+            let mut port = net.listen(B);
+            let mut connecting = net.connect(A, B);
+            (1..=20).for_each(|now| net.deliver(now));
+            let Poll::Ready(Ok(a)) = dialled(&mut connecting) else { panic!("20 ms are enough") };
+            let b = port.try_recv().unwrap().unwrap();
+            Pair { net, now: 20, a, b }
+        }
+
+        fn pass(&mut self, ms: Ms) {
+            for _ in 0..ms {
+                self.now += 1;
+                self.net.deliver(self.now);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_arrive_in_order_however_long_each_takes() {
+        let mut pair = Pair::new();
+        pair.net.change(A, B, |way| (way.latency, way.loss) = (1..=50, 30));
+        for byte in 0..40 {
+            assert_eq!(written(&mut pair.a, &[byte]), Some(1));
+            pair.pass(1);
+        }
+        pair.pass(300);
+        assert_eq!(read(&mut pair.b), Some(Ok((0..40).collect())));
+    }
+
+    #[test]
+    fn a_closed_way_holds_back_what_was_sent_and_the_other_way_is_open() {
+        let mut pair = Pair::new();
+        pair.net.change(A, B, |way| way.closed = true);
+        written(&mut pair.a, b"held");
+        written(&mut pair.b, b"free");
+        pair.pass(100);
+        assert_eq!(read(&mut pair.b), None);
+        assert_eq!(read(&mut pair.a), Some(Ok(b"free".to_vec())));
+        pair.net.change(A, B, |way| way.closed = false);
+        pair.pass(RETRY_MS);
+        assert_eq!(read(&mut pair.b), Some(Ok(b"held".to_vec())));
+    }
+
+    #[test]
+    fn a_killed_process_resets_its_connections_and_a_machine_without_power_says_nothing() {
+        let mut killed = Pair::new();
+        killed.net.end(B, false);
+        killed.pass(5);
+        assert_eq!(read(&mut killed.a), Some(Err(ErrorKind::ConnectionReset)));
+
+        let mut dark = Pair::new();
+        dark.net.end(B, true);
+        written(&mut dark.a, b"x");
+        dark.pass(1_000);
+        assert_eq!(read(&mut dark.a), None);
+        dark.net.begin(B);
+        dark.pass(2 * RETRY_MS);
+        assert_eq!(read(&mut dark.a), Some(Err(ErrorKind::ConnectionReset)));
+    }
+
+    #[test]
+    fn a_process_killed_behind_a_closed_way_is_not_told_of_before_it_opens() {
+        let mut pair = Pair::new();
+        pair.net.change(B, A, |way| way.closed = true);
+        pair.net.end(B, false);
+        written(&mut pair.a, b"x");
+        pair.pass(500);
+        assert_eq!(read(&mut pair.a), None);
+        pair.net.change(B, A, |way| way.closed = false);
+        pair.pass(2 * RETRY_MS);
+        assert_eq!(read(&mut pair.a), Some(Err(ErrorKind::ConnectionReset)));
+    }
+
+    #[test]
+    fn a_dial_is_refused_where_nobody_listens_and_waits_where_no_machine_is() {
+        let mut pair = Pair::new();
+        let mut refused = pair.net.connect(B, A);
+        pair.pass(20);
+        let answer = dialled(&mut refused);
+        assert!(matches!(answer, Poll::Ready(Err(error)) if error.kind() == ErrorKind::ConnectionRefused));
+        pair.net.end(A, true);
+        let mut waits = pair.net.connect(B, A);
+        pair.pass(500);
+        assert!(dialled(&mut waits).is_pending());
+    }
+
+    #[test]
+    fn a_writer_waits_for_its_reader() {
+        let mut pair = Pair::new();
+        assert_eq!(written(&mut pair.a, &vec![7; WINDOW_BYTES]), Some(WINDOW_BYTES));
+        pair.pass(10);
+        assert_eq!(written(&mut pair.a, b"x"), None, "what has arrived is not read yet");
+        assert!(read(&mut pair.b).is_some());
+        assert_eq!(written(&mut pair.a, b"x"), Some(1));
+    }
+
+    #[test]
+    fn what_was_sent_before_an_end_arrives_before_it_and_the_other_way_stays_open() {
+        let mut pair = Pair::new();
+        written(&mut pair.a, b"last");
+        assert!(Pin::new(&mut pair.a).poll_shutdown(&mut context()).is_ready());
+        pair.pass(10);
+        assert_eq!(read(&mut pair.b), Some(Ok(b"last".to_vec())));
+        assert_eq!(read(&mut pair.b), Some(Ok(Vec::new())));
+        written(&mut pair.b, b"answer");
+        pair.pass(10);
+        assert_eq!(read(&mut pair.a), Some(Ok(b"answer".to_vec())));
+    }
+
+    #[test]
+    fn a_connection_whose_peer_was_killed_is_forgotten_when_it_is_let_go() {
+        let mut pair = Pair::new();
+        pair.net.end(B, false);
+        pair.pass(5);
+        let Pair { net, a, b, .. } = pair;
+        drop((a, b));
+        assert!(net.lock().pipes.is_empty());
     }
 }

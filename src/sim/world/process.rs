@@ -71,3 +71,28 @@ impl Process {
         self.suspended += for_ms;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    fn clock(process: &Process) -> Instant {
+        let _guard = process.runtime().enter();
+        Instant::now()
+    }
+
+    #[test]
+    fn its_clock_runs_at_its_rate_and_stands_still_while_it_is_suspended() {
+        let mut process = Process::new(10, Rate { ppm: 10_000 }, 1).unwrap();
+        let zero = clock(&process);
+        let own = |process: &Process| (clock(process) - zero).as_millis();
+        process.run_until(1_010);
+        assert_eq!(own(&process), 1_010);
+        process.suspended(500);
+        process.run_until(1_510);
+        assert_eq!(own(&process), 1_010);
+        process.run_until(1_610);
+        assert_eq!(own(&process), 1_111);
+    }
+}
