@@ -360,16 +360,25 @@ async fn by_fence_an_owner_that_ends_because_the_connection_is_gone_has_not_fail
 async fn by_fence_an_owner_that_fails_after_a_pause_has_failed() {
     let fake = Fake::start(Duration::from_secs(6)).await;
     fake.world().takeover = v1::Takeover::Fence;
-    let owner = async |partition: Ownership| -> Result<(), &'static str> {
-        partition.ready().await.map_err(|_| "not ready")?;
-        let mut paused = false;
-        loop {
-            match partition.stamp() {
-                Ok(_) if paused => return Err("disk on fire"),
-                Ok(_) => {}
-                Err(pause) => paused |= !pause.is_final(),
+    let paused = Arc::new(tokio::sync::Notify::new());
+    let told = Arc::clone(&paused);
+    let owner = move |partition: Ownership| {
+        let told = Arc::clone(&told);
+        async move {
+            partition.ready().await.map_err(|_| "not ready")?;
+            let mut paused = false;
+            loop {
+                match partition.stamp() {
+                    Ok(_) if paused => return Err("disk on fire"),
+                    Ok(_) => {}
+                    Err(pause) if pause.is_final() => return Err("lost"),
+                    Err(_) => {
+                        paused = true;
+                        told.notify_one();
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     let worker = worker(&fake).own("orders", owner).join().await.unwrap();
@@ -377,14 +386,7 @@ async fn by_fence_an_owner_that_fails_after_a_pause_has_failed() {
     fake.heard("ready 3@1").await;
     fake.world().answering = false;
     fake.close_streams(None);
-    let cut_off = async {
-        while worker.owned().iter().any(Ownership::is_valid) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        // The owner has looked, too: it does so every few milliseconds.
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
-    timeout(PATIENCE, cut_off).await.unwrap();
+    timeout(PATIENCE, paused.notified()).await.unwrap();
     fake.world().answering = true;
     fake.heard("failed (disk on fire) 3@1").await;
     worker.leave().await.unwrap();
