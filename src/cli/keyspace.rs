@@ -120,6 +120,7 @@ impl PolicyArgs {
             lock_delay: self.lock_delay,
             max_moves_in_flight: self.max_moves_in_flight,
             balance: self.balance,
+            ..PolicyChange::default()
         }
     }
 }

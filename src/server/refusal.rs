@@ -72,7 +72,11 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
             keyspace(*id, state)
         )),
         Refused::Limit { .. } => Failure::limit(why),
-        Refused::NoKeyspaces | Refused::Policy(_) => Failure::invalid(why),
+        Refused::NoKeyspaces | Refused::Policy(_) | Refused::PartitionWeight(_) => Failure::invalid(why),
+        Refused::WorkerLives { .. } | Refused::PlanRunning(_) | Refused::PlanOutOfOrder(_) => {
+            Failure::refused(why)
+        }
+        Refused::NoOpenPlan(_) | Refused::NoSuchDirective(_) => Failure::not_found(why),
     }
 }
 

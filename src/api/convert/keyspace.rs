@@ -68,6 +68,10 @@ impl From<&Policy> for v1::KeyspacePolicy {
             lock_delay_ms: millis(from.lock_delay()),
             max_moves_in_flight: from.max_moves_in_flight(),
             balance: from.balance(),
+            moves_per_minute: from.moves_per_minute(),
+            rejoin_hold_ms: millis(from.rejoin_hold()),
+            // What is as it was before there was this field is not written.
+            spread_zones: (!from.spread_zones()).then_some(false),
         }
     }
 }
@@ -83,6 +87,9 @@ impl TryFrom<v1::KeyspacePolicy> for Policy {
             lock_delay: Some(Duration::from_millis(wire.lock_delay_ms)),
             max_moves_in_flight: Some(wire.max_moves_in_flight),
             balance: Some(wire.balance),
+            moves_per_minute: Some(wire.moves_per_minute),
+            rejoin_hold: Some(Duration::from_millis(wire.rejoin_hold_ms)),
+            spread_zones: wire.spread_zones,
         };
         Policy::default().with(&change).map_err(|why| policy_error(&why))
     }
@@ -97,6 +104,9 @@ impl From<&PolicyChange> for v1::KeyspaceChange {
             lock_delay_ms: from.lock_delay.map(millis),
             max_moves_in_flight: from.max_moves_in_flight,
             balance: from.balance,
+            moves_per_minute: from.moves_per_minute,
+            rejoin_hold_ms: from.rejoin_hold.map(millis),
+            spread_zones: from.spread_zones,
         }
     }
 }
@@ -113,6 +123,9 @@ impl TryFrom<v1::KeyspaceChange> for PolicyChange {
             lock_delay: wire.lock_delay_ms.map(Duration::from_millis),
             max_moves_in_flight: wire.max_moves_in_flight,
             balance: wire.balance,
+            moves_per_minute: wire.moves_per_minute,
+            rejoin_hold: wire.rejoin_hold_ms.map(Duration::from_millis),
+            spread_zones: wire.spread_zones,
         })
     }
 }
@@ -124,6 +137,8 @@ fn policy_error(why: &PolicyError) -> InvalidField {
         PolicyError::LockDelay(_) => "lock_delay_ms",
         PolicyError::DrainDeadline(_) => "drain_deadline_ms",
         PolicyError::MovesInFlight(_) => "max_moves_in_flight",
+        PolicyError::MovesPerMinute(_) => "moves_per_minute",
+        PolicyError::RejoinHold(_) => "rejoin_hold_ms",
     };
     InvalidField::new(field, why)
 }
@@ -157,6 +172,9 @@ mod tests {
             lock_delay: Some(Duration::from_millis(250)),
             max_moves_in_flight: Some(7),
             balance: Some(false),
+            moves_per_minute: Some(600),
+            rejoin_hold: Some(Duration::from_secs(40)),
+            spread_zones: Some(false),
         };
         Keyspace {
             name: KeyspaceName::new("orders").unwrap(),

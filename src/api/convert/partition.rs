@@ -108,6 +108,7 @@ fn cooling_in_words(cooling: &Cooling) -> String {
         }
         (CoolingWhy::Lease | CoolingWhy::LockDelay, _) => format!("a lock delay of {then}ms"),
         (CoolingWhy::Backoff, _) => format!("a back-off of {then}ms after a failed task"),
+        (CoolingWhy::Hold, _) => format!("its last owner restarts, at most {then}ms"),
     }
 }
 
@@ -118,6 +119,15 @@ fn reason_in_words(why: GrantReason) -> &'static str {
         GrantReason::Vacated => "vacated by its owner",
         GrantReason::Balance => "balance",
         GrantReason::Operator => "moved by an operator",
+        GrantReason::Join => "a worker joined",
+        GrantReason::Drain => "its owner is drained",
+        GrantReason::Weight => "a weight changed",
+        GrantReason::Zone => "zone spread",
+        GrantReason::Pin => "pinned",
+        GrantReason::Load => "load",
+        GrantReason::Label => "its owner's labels do not fit",
+        GrantReason::Plan => "a plan",
+        GrantReason::Returned => "its owner restarted",
     }
 }
 

@@ -1,15 +1,18 @@
 //! Commands of a log entry, to the wire and back.
 
+use super::directive;
 use super::fields::{
     id_from_wire, id_to_wire, key_from_wire, key_to_wire, keyspaces_from_wire, keyspaces_to_wire,
     labels_from_wire, labels_to_wire, reason_from_wire, reason_to_wire, weight_from_wire,
 };
+use super::plan;
 use crate::convert::{InvalidField, checked, partition_count};
 use crate::v1::log_command as wire;
 use crate::v1::{self, log_command::Command as Wire};
 use prost::bytes::Bytes;
-use ringfence_core::ids::{ClusterId, Epoch, KeyspaceId, LogIndex, MoveId, SessionId};
-use ringfence_core::state::{Command, Join, Policy, PolicyChange, Released};
+use ringfence_core::ids::{ClusterId, Epoch, KeyspaceId, LogIndex, MoveId, SessionId, WorkerId};
+use ringfence_core::placement::Weight;
+use ringfence_core::state::{Command, Join, PartitionChange, Policy, PolicyChange, Released, WorkerChange};
 use std::time::Duration;
 
 pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
@@ -88,6 +91,43 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
             partition: Some(key_to_wire(*partition)),
             epoch: epoch.get(),
         }),
+        Command::Direct { subject, by, what, reason } => Wire::Direct(wire::Direct {
+            subject: Some(directive::subject_to_wire(subject)),
+            by: by.clone(),
+            what: what.clone(),
+            reason: reason.clone(),
+        }),
+        Command::Under { directive } => Wire::Under(wire::Under { directive_index: directive.get() }),
+        Command::SetWorker { worker, change } => Wire::SetWorker(wire::SetWorker {
+            worker: worker.to_string(),
+            drained: change.drained,
+            cordoned: change.cordoned,
+            frozen: change.frozen,
+            weight: change.weight.map(|weight| weight.map_or(0, Weight::get)),
+        }),
+        Command::ForgetWorker { worker } => {
+            Wire::ForgetWorker(wire::ForgetWorker { worker: worker.to_string() })
+        }
+        Command::SetPartition { partition, change } => Wire::SetPartition(wire::SetPartition {
+            partition: Some(key_to_wire(*partition)),
+            pin: change.pin.as_ref().map(|pin| pin.as_ref().map_or(String::new(), WorkerId::to_string)),
+            frozen: change.frozen,
+            weight: change.weight.map(|weight| weight.unwrap_or(0)),
+        }),
+        Command::Freeze { keyspace, frozen } => {
+            Wire::Freeze(wire::Freeze { keyspace: keyspace.map(KeyspaceId::get), frozen: *frozen })
+        }
+        Command::OpenPlan { size } => Wire::OpenPlan(wire::OpenPlan { size: *size }),
+        Command::ExtendPlan { plan, moves } => Wire::ExtendPlan(wire::ExtendPlan {
+            plan_index: plan.get(),
+            moves: moves.iter().map(plan::move_to_wire).collect(),
+        }),
+        Command::SkipPlanned { plan, partition, why } => Wire::SkipPlanned(wire::SkipPlanned {
+            plan_index: plan.get(),
+            partition: Some(key_to_wire(*partition)),
+            why: plan::skip_to_wire(*why),
+        }),
+        Command::CancelPlan { plan } => Wire::CancelPlan(wire::CancelPlan { plan_index: plan.get() }),
     };
     v1::LogCommand { command: Some(command) }
 }
@@ -106,11 +146,12 @@ fn join_to_wire(join: &Join) -> wire::Join {
 }
 
 fn released_to_wire(how: &Released) -> wire::release::How {
-    use wire::release::{Failed, How, Returned, Revoked};
+    use wire::release::{Failed, How, Restarting, Returned, Revoked};
     match how {
         Released::Revoked => How::Revoked(Revoked {}),
         Released::Returned => How::Returned(Returned {}),
         Released::Failed(error) => How::Failed(Failed { error: error.clone() }),
+        Released::Restarting => How::Restarting(Restarting {}),
     }
 }
 
@@ -142,6 +183,24 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
         Some(Wire::Release(c)) => ("release", release(c)),
         Some(Wire::Ready(c)) => ("ready", ready(c)),
         Some(Wire::EndCooling(c)) => ("end_cooling", end_cooling(c)),
+        Some(Wire::Direct(c)) => ("direct", direct(c)),
+        Some(Wire::Under(c)) => ("under", Ok(Command::Under { directive: LogIndex::new(c.directive_index) })),
+        Some(Wire::SetWorker(c)) => ("set_worker", set_worker(&c)),
+        Some(Wire::ForgetWorker(c)) => {
+            let worker = checked::worker_id("worker", &c.worker);
+            ("forget_worker", worker.map(|worker| Command::ForgetWorker { worker }))
+        }
+        Some(Wire::SetPartition(c)) => ("set_partition", set_partition(c)),
+        Some(Wire::Freeze(c)) => {
+            let keyspace = c.keyspace.map(KeyspaceId::new);
+            ("freeze", Ok(Command::Freeze { keyspace, frozen: c.frozen }))
+        }
+        Some(Wire::OpenPlan(c)) => ("open_plan", Ok(Command::OpenPlan { size: c.size })),
+        Some(Wire::ExtendPlan(c)) => ("extend_plan", extend_plan(c)),
+        Some(Wire::SkipPlanned(c)) => ("skip_planned", skip_planned(&c)),
+        Some(Wire::CancelPlan(c)) => {
+            ("cancel_plan", Ok(Command::CancelPlan { plan: LogIndex::new(c.plan_index) }))
+        }
     };
     command.map_err(|e| e.within(name))
 }
@@ -259,6 +318,7 @@ fn release(c: wire::Release) -> Result<Command, InvalidField> {
         How::Revoked(_) => Released::Revoked,
         How::Returned(_) => Released::Returned,
         How::Failed(failed) => Released::Failed(failed.error),
+        How::Restarting(_) => Released::Restarting,
     };
     Ok(Command::Release {
         partition: key_from_wire(c.partition)?,
@@ -278,4 +338,46 @@ fn ready(c: wire::Ready) -> Result<Command, InvalidField> {
 
 fn end_cooling(c: wire::EndCooling) -> Result<Command, InvalidField> {
     Ok(Command::EndCooling { partition: key_from_wire(c.partition)?, epoch: epoch(c.epoch)? })
+}
+
+fn direct(c: wire::Direct) -> Result<Command, InvalidField> {
+    let subject = directive::subject_from_wire(c.subject)?;
+    Ok(Command::Direct { subject, by: c.by, what: c.what, reason: c.reason })
+}
+
+fn set_worker(c: &wire::SetWorker) -> Result<Command, InvalidField> {
+    let weight = |number| if number == 0 { Ok(None) } else { weight_from_wire(number).map(Some) };
+    let change = WorkerChange {
+        drained: c.drained,
+        cordoned: c.cordoned,
+        frozen: c.frozen,
+        weight: c.weight.map(weight).transpose()?,
+    };
+    Ok(Command::SetWorker { worker: checked::worker_id("worker", &c.worker)?, change })
+}
+
+fn set_partition(c: wire::SetPartition) -> Result<Command, InvalidField> {
+    let pin = |name: String| {
+        if name.is_empty() { Ok(None) } else { checked::worker_id("pin", &name).map(Some) }
+    };
+    let change = PartitionChange {
+        pin: c.pin.map(pin).transpose()?,
+        frozen: c.frozen,
+        weight: c.weight.map(|number| (number > 0).then_some(number)),
+    };
+    Ok(Command::SetPartition { partition: key_from_wire(c.partition)?, change })
+}
+
+fn extend_plan(c: wire::ExtendPlan) -> Result<Command, InvalidField> {
+    let moves = c.moves.into_iter().enumerate();
+    let moves = moves.map(|(place, m)| plan::move_from_wire(m).map_err(|e| e.at("moves", place)));
+    Ok(Command::ExtendPlan { plan: LogIndex::new(c.plan_index), moves: moves.collect::<Result<_, _>>()? })
+}
+
+fn skip_planned(c: &wire::SkipPlanned) -> Result<Command, InvalidField> {
+    Ok(Command::SkipPlanned {
+        plan: LogIndex::new(c.plan_index),
+        partition: key_from_wire(c.partition)?,
+        why: plan::skip_from_wire("why", c.why)?,
+    })
 }

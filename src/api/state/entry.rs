@@ -3,7 +3,7 @@
 use super::command;
 use super::error::DecodeError;
 use super::fields::{id_from_wire, id_to_wire};
-use super::format::{FORMAT, read};
+use super::format::{format_of_entry, read};
 use crate::convert::{InvalidField, checked};
 use crate::v1;
 use prost::Message as _;
@@ -18,7 +18,7 @@ const WHAT: &str = "log entry";
 /// Durations are written in milliseconds; what is finer is cut off here, before any node applies the entry.
 pub fn encode_entry(entry: &Entry) -> Bytes {
     let wire = v1::LogEntry {
-        format: FORMAT,
+        format: format_of_entry(&entry.commands),
         request: entry.request.map(request_to_wire),
         proposed_unix_ms: entry.proposed_unix_ms,
         commands: entry.commands.iter().map(command::to_wire).collect(),

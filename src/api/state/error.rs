@@ -9,7 +9,7 @@ use ringfence_core::state::PartsError;
 pub enum DecodeError {
     /// It is of a format that this node does not read.
     #[error(
-        "the {what} is of format {found} and this node reads format {reads}; {}",
+        "the {what} is of format {found} and this node reads formats 1 to {reads}; {}",
         if .found > .reads { "a newer node wrote it: upgrade this node" } else { "it is damaged, or no node wrote it" }
     )]
     Format {

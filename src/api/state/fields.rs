@@ -3,7 +3,7 @@
 use crate::convert::{InvalidField, checked};
 use crate::v1;
 use prost::bytes::Bytes;
-use ringfence_core::ids::{KeyspaceId, PartitionId, PartitionKey};
+use ringfence_core::ids::{KeyspaceId, LogIndex, PartitionId, PartitionKey};
 use ringfence_core::placement::Weight;
 use ringfence_core::state::GrantReason;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,15 @@ pub(super) fn reason_to_wire(why: GrantReason) -> i32 {
         GrantReason::Vacated => v1::GrantReason::Vacated,
         GrantReason::Balance => v1::GrantReason::Balance,
         GrantReason::Operator => v1::GrantReason::Operator,
+        GrantReason::Join => v1::GrantReason::Join,
+        GrantReason::Drain => v1::GrantReason::Drain,
+        GrantReason::Weight => v1::GrantReason::Weight,
+        GrantReason::Zone => v1::GrantReason::Zone,
+        GrantReason::Pin => v1::GrantReason::Pin,
+        GrantReason::Load => v1::GrantReason::Load,
+        GrantReason::Label => v1::GrantReason::Label,
+        GrantReason::Plan => v1::GrantReason::Plan,
+        GrantReason::Returned => v1::GrantReason::Returned,
     };
     wire.into()
 }
@@ -35,8 +44,26 @@ pub(super) fn reason_from_wire(number: i32) -> Result<GrantReason, InvalidField>
         Ok(v1::GrantReason::Vacated) => Ok(GrantReason::Vacated),
         Ok(v1::GrantReason::Balance) => Ok(GrantReason::Balance),
         Ok(v1::GrantReason::Operator) => Ok(GrantReason::Operator),
+        Ok(v1::GrantReason::Join) => Ok(GrantReason::Join),
+        Ok(v1::GrantReason::Drain) => Ok(GrantReason::Drain),
+        Ok(v1::GrantReason::Weight) => Ok(GrantReason::Weight),
+        Ok(v1::GrantReason::Zone) => Ok(GrantReason::Zone),
+        Ok(v1::GrantReason::Pin) => Ok(GrantReason::Pin),
+        Ok(v1::GrantReason::Load) => Ok(GrantReason::Load),
+        Ok(v1::GrantReason::Label) => Ok(GrantReason::Label),
+        Ok(v1::GrantReason::Plan) => Ok(GrantReason::Plan),
+        Ok(v1::GrantReason::Returned) => Ok(GrantReason::Returned),
         Ok(v1::GrantReason::Unspecified) | Err(_) => Err(checked::unknown_value("why", number)),
     }
+}
+
+/// No entry has index 0, so it stands for none.
+pub(super) fn directive_to_wire(by: Option<LogIndex>) -> u64 {
+    by.map_or(0, LogIndex::get)
+}
+
+pub(super) fn directive_from_wire(index: u64) -> Option<LogIndex> {
+    (index > 0).then(|| LogIndex::new(index))
 }
 
 pub(super) fn id_to_wire(id: u128) -> Bytes {

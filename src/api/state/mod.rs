@@ -7,12 +7,14 @@
 //! would go on from another state than its peers.
 
 mod command;
+mod directive;
 mod entry;
 mod error;
 mod fields;
 mod format;
 mod outcome;
 mod partition;
+mod plan;
 mod session;
 mod snapshot;
 mod workers;

@@ -3,7 +3,7 @@
 use crate::convert::{InvalidField, checked};
 use crate::v1;
 use crate::v1::state_outcome::{Done, LeftVacant, Outcome as Wire, Unchanged};
-use ringfence_core::ids::{KeyspaceId, MoveId};
+use ringfence_core::ids::{KeyspaceId, LogIndex, MoveId};
 use ringfence_core::state::Outcome;
 
 pub(super) fn to_wire(outcomes: &[Outcome]) -> Vec<v1::StateOutcome> {
@@ -15,6 +15,7 @@ pub(super) fn to_wire(outcomes: &[Outcome]) -> Vec<v1::StateOutcome> {
         Outcome::Joined(id) => Wire::Joined(id.get()),
         Outcome::Granted(epoch) => Wire::Granted(epoch.get()),
         Outcome::Draining(id) => Wire::Draining(id.get()),
+        Outcome::Planned(id) => Wire::PlannedIndex(id.get()),
     };
     outcomes.iter().map(|outcome| v1::StateOutcome { outcome: Some(one(outcome)) }).collect()
 }
@@ -29,6 +30,7 @@ pub(super) fn from_wire(wire: Vec<v1::StateOutcome>) -> Result<Vec<Outcome>, Inv
             Wire::Joined(number) => Outcome::Joined(checked::session("joined", number)?),
             Wire::Granted(number) => Outcome::Granted(checked::epoch("granted", number)?),
             Wire::Draining(number) => Outcome::Draining(MoveId::new(number)),
+            Wire::PlannedIndex(number) => Outcome::Planned(LogIndex::new(number)),
         })
     };
     let outcomes = wire.into_iter().enumerate();

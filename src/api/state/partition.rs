@@ -1,6 +1,7 @@
 //! Keyspaces and their partitions in a snapshot.
 
-use super::fields::{reason_from_wire, reason_to_wire};
+use super::directive;
+use super::fields::{directive_from_wire, directive_to_wire, reason_from_wire, reason_to_wire};
 use super::workers::{Names, Places};
 use crate::convert::{InvalidField, checked};
 use crate::v1;
@@ -17,6 +18,8 @@ pub(super) fn keyspace_to_wire(keyspace: &KeyspaceParts, workers: &mut Places) -
         name: keyspace.name.to_string(),
         policy: Some((&keyspace.policy).into()),
         epoch_floor: keyspace.floor.get(),
+        settings: directive::partitions_to_wire(&keyspace.settings, workers),
+        frozen_by_index: directive_to_wire(keyspace.frozen),
         partitions: keyspace.partitions.iter().map(|partition| to_wire(partition, workers)).collect(),
     }
 }
@@ -32,6 +35,8 @@ pub(super) fn keyspace_from_wire(
         name: checked::keyspace_name("name", &wire.name)?,
         policy: Policy::try_from(policy).map_err(|e| e.within("policy"))?,
         floor: checked::floor("epoch_floor", wire.epoch_floor)?,
+        settings: directive::partitions_from_wire(&wire.settings, workers)?,
+        frozen: directive_from_wire(wire.frozen_by_index),
         partitions: partitions
             .map(|(place, partition)| from_wire(partition, workers).map_err(|e| e.at("partitions", place)))
             .collect::<Result<_, _>>()?,
@@ -89,6 +94,7 @@ fn phase_to_wire(phase: &Phase, workers: &mut Places) -> Wire {
             deadline_ms: checked::millis(drain.deadline),
             why: reason_to_wire(drain.why),
             revoke_seen: drain.revoke_seen,
+            directive_index: directive_to_wire(drain.directive),
         }),
     }
 }
@@ -114,6 +120,7 @@ fn phase_from_wire(wire: Wire, workers: &Names) -> Result<Phase, InvalidField> {
             deadline: Duration::from_millis(drain.deadline_ms),
             why: reason_from_wire(drain.why).map_err(|e| e.within("draining"))?,
             revoke_seen: drain.revoke_seen,
+            directive: directive_from_wire(drain.directive_index),
         })),
     })
 }
@@ -123,6 +130,7 @@ fn cooling_to_wire(why: CoolingWhy) -> v1::CoolingReason {
         CoolingWhy::Lease => v1::CoolingReason::Lease,
         CoolingWhy::LockDelay => v1::CoolingReason::LockDelay,
         CoolingWhy::Backoff => v1::CoolingReason::Backoff,
+        CoolingWhy::Hold => v1::CoolingReason::Hold,
     }
 }
 
@@ -131,6 +139,7 @@ fn cooling_from_wire(field: &str, number: i32) -> Result<CoolingWhy, InvalidFiel
         Ok(v1::CoolingReason::Lease) => Ok(CoolingWhy::Lease),
         Ok(v1::CoolingReason::LockDelay) => Ok(CoolingWhy::LockDelay),
         Ok(v1::CoolingReason::Backoff) => Ok(CoolingWhy::Backoff),
+        Ok(v1::CoolingReason::Hold) => Ok(CoolingWhy::Hold),
         Ok(v1::CoolingReason::Unspecified) | Err(_) => Err(checked::unknown_value(field, number)),
     }
 }
@@ -143,6 +152,7 @@ fn tenure_to_wire(tenure: &Tenure, workers: &mut Places) -> v1::StateTenure {
         granted_index: tenure.at.get(),
         granted_unix_ms: tenure.unix_ms,
         why: reason_to_wire(tenure.why),
+        directive_index: directive_to_wire(tenure.directive),
     }
 }
 
@@ -154,5 +164,6 @@ fn tenure_from_wire(wire: &v1::StateTenure, workers: &Names) -> Result<Tenure, I
         at: LogIndex::new(wire.granted_index),
         unix_ms: wire.granted_unix_ms,
         why: reason_from_wire(wire.why)?,
+        directive: directive_from_wire(wire.directive_index),
     })
 }

@@ -1,10 +1,10 @@
 //! The whole state as bytes.
 
 use super::error::DecodeError;
-use super::fields::{id_from_wire, id_to_wire};
-use super::format::{FORMAT, read};
+use super::fields::{directive_from_wire, directive_to_wire, id_from_wire, id_to_wire};
+use super::format::{format_of_state, read};
 use super::workers::{Names, Places};
-use super::{outcome, partition, session};
+use super::{directive, outcome, partition, plan, session};
 use crate::convert::{InvalidField, checked};
 use crate::v1;
 use prost::Message as _;
@@ -37,8 +37,12 @@ fn to_wire(parts: &StateParts) -> v1::StateSnapshot {
     let keyspaces = keyspaces.map(|keyspace| partition::keyspace_to_wire(keyspace, &mut workers)).collect();
     let sessions = parts.sessions.iter().map(|session| session::to_wire(session, &mut workers)).collect();
     let ended = parts.ended.iter().map(|ended| session::ended_to_wire(ended, &mut workers)).collect();
+    let settings = parts.worker_settings.iter();
+    let worker_settings =
+        settings.map(|(name, s)| directive::worker_to_wire(name, s, &mut workers)).collect();
+    let plans = parts.plans.iter().map(|plan| plan::to_wire(plan, &mut workers)).collect();
     v1::StateSnapshot {
-        format: FORMAT,
+        format: format_of_state(parts),
         cluster: parts
             .cluster
             .as_ref()
@@ -57,6 +61,10 @@ fn to_wire(parts: &StateParts) -> v1::StateSnapshot {
         deleted: parts.deleted.iter().map(deleted_to_wire).collect(),
         answers: parts.answers.iter().map(answer_to_wire).collect(),
         answers_dropped_index: parts.answers_dropped.map(LogIndex::get),
+        directives: parts.directives.iter().map(directive::to_wire).collect(),
+        worker_settings,
+        frozen_by_index: directive_to_wire(parts.frozen),
+        plans,
     }
 }
 
@@ -78,6 +86,12 @@ fn from_wire(wire: v1::StateSnapshot) -> Result<StateParts, InvalidField> {
         deleted: each("deleted", wire.deleted, |d| deleted_from_wire(&d))?,
         answers: each("answers", wire.answers, answer_from_wire)?,
         answers_dropped: wire.answers_dropped_index.map(LogIndex::new),
+        directives: each("directives", wire.directives, directive::from_wire)?,
+        worker_settings: each("worker_settings", wire.worker_settings, |s| {
+            directive::worker_from_wire(&s, &workers)
+        })?,
+        frozen: directive_from_wire(wire.frozen_by_index),
+        plans: each("plans", wire.plans, |p| plan::from_wire(p, &workers))?,
     })
 }
 

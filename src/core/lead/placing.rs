@@ -154,7 +154,12 @@ impl Placing {
                     self.expired.push_back(now);
                 }
             }
-            Event::Suspected(_) => {}
+            Event::WorkerSet(_) | Event::FreezeSet(None) => self.fresh = true,
+            Event::PartitionSet(PartitionKey { keyspace, .. }) | Event::FreezeSet(Some(keyspace)) => {
+                self.vacant.add(*keyspace, now);
+                self.unbalanced.add(*keyspace, now);
+            }
+            Event::Suspected(_) | Event::PlanChanged(_) => {}
             Event::Cleared(_) => self.somebody_is_back(),
         }
     }

@@ -13,6 +13,8 @@ pub(super) struct Change<'a> {
     pub(super) state: &'a mut State,
     pub(super) index: LogIndex,
     pub(super) unix_ms: u64,
+    /// In whose name the commands are carried out.
+    pub(super) directive: Option<LogIndex>,
     pub(super) events: Vec<Event>,
     pub(super) journal: Vec<Undo>,
 }
@@ -35,6 +37,7 @@ impl State {
         let mut change = Change {
             index,
             unix_ms: entry.proposed_unix_ms,
+            directive: None,
             events: Vec::new(),
             journal: vec![Undo::Counters(self.counters)],
             state: self,
@@ -127,6 +130,16 @@ impl Change<'_> {
             }
             Command::Ready { partition, epoch, session } => self.ready(*partition, *epoch, *session),
             Command::EndCooling { partition, epoch } => self.end_cooling(*partition, *epoch),
+            Command::Direct { subject, by, what, reason } => Ok(self.direct(subject, by, what, reason)),
+            Command::Under { directive } => self.under(*directive),
+            Command::SetWorker { worker, change } => self.set_worker(worker, change),
+            Command::ForgetWorker { worker } => self.forget_worker(worker),
+            Command::SetPartition { partition, change } => self.set_partition(*partition, change),
+            Command::Freeze { keyspace, frozen } => self.freeze(*keyspace, *frozen),
+            Command::OpenPlan { size } => self.open_plan(*size),
+            Command::ExtendPlan { plan, moves } => self.extend_plan(*plan, moves),
+            Command::SkipPlanned { plan, partition, why } => Ok(self.skip_planned(*plan, *partition, *why)),
+            Command::CancelPlan { plan } => self.cancel_plan(*plan),
         }
     }
 

@@ -1,8 +1,10 @@
 //! What a log entry asks of the state.
 
 use super::answers::Request;
+use super::directive::{PartitionChange, Subject, WorkerChange};
 use super::keyspace::{Policy, PolicyChange};
 use super::partition::GrantReason;
+use super::plans::{PlanMove, SkipReason};
 use crate::ids::{
     ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionKey, SessionId, WorkerId,
 };
@@ -168,6 +170,74 @@ pub enum Command {
         /// Its last epoch.
         epoch: Epoch,
     },
+    /// Remembers what an operator decided. The rest of the entry is done in the name of this directive.
+    Direct {
+        /// What it is about.
+        subject: Subject,
+        /// Who.
+        by: String,
+        /// What, in words.
+        what: String,
+        /// Why, in the operator's words.
+        reason: String,
+    },
+    /// The rest of the entry is done in the name of an earlier directive.
+    Under {
+        /// The directive.
+        directive: LogIndex,
+    },
+    /// Changes what is set about a worker, which need not have a session.
+    SetWorker {
+        /// The worker.
+        worker: WorkerId,
+        /// What changes.
+        change: WorkerChange,
+    },
+    /// Forgets what is set about a worker. Refused while it has a session.
+    ForgetWorker {
+        /// The worker.
+        worker: WorkerId,
+    },
+    /// Changes what is set about a partition.
+    SetPartition {
+        /// The partition.
+        partition: PartitionKey,
+        /// What changes.
+        change: PartitionChange,
+    },
+    /// Stops, or lets go on, planned moves. Vacant partitions are granted all the same.
+    Freeze {
+        /// In this keyspace, or in all.
+        keyspace: Option<KeyspaceId>,
+        /// Whether they stop.
+        frozen: bool,
+    },
+    /// Opens a plan, named by the index of this entry.
+    OpenPlan {
+        /// How many moves it will have.
+        size: u32,
+    },
+    /// Adds moves to an open plan; with the last one it starts.
+    ExtendPlan {
+        /// The plan.
+        plan: LogIndex,
+        /// The moves, ascending by partition. What they say of their step is not looked at: they wait.
+        moves: Vec<PlanMove>,
+    },
+    /// Passes over a plan's move that cannot be made any more.
+    SkipPlanned {
+        /// The plan.
+        plan: LogIndex,
+        /// The partition.
+        partition: PartitionKey,
+        /// Why.
+        why: SkipReason,
+    },
+    /// Stops a plan; what has begun goes on.
+    CancelPlan {
+        /// The plan.
+        plan: LogIndex,
+    },
 }
 
 /// What a worker says of itself when it joins, and what the leader decided about an earlier session of its name.
@@ -214,4 +284,6 @@ pub enum Released {
     Returned,
     /// It failed or panicked; the text is shown to operators.
     Failed(String),
+    /// It was revoked and returned, and its worker is being restarted.
+    Restarting,
 }

@@ -10,6 +10,7 @@ use super::outcome::{Event, Outcome, Refused};
 use super::partition::{
     Cooling, CoolingWhy, Drain, GrantReason, MAX_FAILURE_BYTES, Partition, Phase, Setback, Tenure,
 };
+use super::text::cut;
 use super::undo::Undo;
 use crate::ids::{Epoch, EpochFloor, MoveId, PartitionKey, SessionId, WorkerId};
 use crate::mutant;
@@ -21,6 +22,8 @@ pub(super) enum Freed {
     Released,
     /// The owner's task failed, for the `n`th time: it waits for the back-off.
     Failed,
+    /// The owner gave it back because its worker is being restarted: it waits for that one to come back.
+    Restarting,
     /// The drain's deadline passed, or it was taken by fence.
     Taken,
     /// The owner's session ended; its lease may still run.
@@ -124,7 +127,9 @@ impl Change<'_> {
             _ => self.mint(key, partition)?,
         };
         let worker = session.worker.clone();
-        let tenure = Tenure { epoch, session: to, worker, at: self.index, unix_ms: self.unix_ms, why };
+        let directive = self.directive;
+        let tenure =
+            Tenure { epoch, session: to, worker, at: self.index, unix_ms: self.unix_ms, why, directive };
         self.change(key, |partition| {
             partition.epoch = EpochFloor::of(epoch);
             partition.phase = Phase::Owned { session: to, ready: false };
@@ -148,11 +153,14 @@ impl Change<'_> {
             Phase::Vacant | Phase::Cooling(_) => return Err(Refused::NotOwned(key)),
         };
         let move_id = self.state.counters.take_move()?;
-        let to = to.clone();
+        let (to, directive) = (to.clone(), self.directive);
         self.change(key, |partition| {
-            partition.phase =
-                Phase::Draining(Box::new(Drain { session, move_id, to, deadline, why, revoke_seen: false }));
+            let drain = Drain { session, move_id, to, deadline, why, revoke_seen: false, directive };
+            partition.phase = Phase::Draining(Box::new(drain));
         });
+        if let Some(directive) = directive {
+            self.begun(directive, key);
+        }
         Ok(Outcome::Draining(move_id))
     }
 
@@ -228,16 +236,23 @@ impl Change<'_> {
         }
         let worker = self.state.sessions.get(&session).map(|s| s.worker.clone());
         let setback = match (how, worker) {
-            (Released::Revoked, _) | (_, None) => None,
+            (Released::Revoked | Released::Restarting, _) | (_, None) => None,
             (Released::Returned, Some(worker)) => Some((worker, String::new())),
-            (Released::Failed(error), Some(worker)) => Some((worker, cut(error))),
+            (Released::Failed(error), Some(worker)) => {
+                Some((worker, cut(error, MAX_FAILURE_BYTES).to_owned()))
+            }
         };
         let count = partition.setback.as_ref().map_or(0, |s| s.count).saturating_add(1);
         if let Some(slot) = self.state.partition_mut(key) {
             self.journal.push(Undo::Partition(key, Box::new(slot.clone())));
             slot.setback = setback.map(|(worker, error)| Box::new(Setback { count, worker, error }));
         }
-        self.vacate(key, if matches!(how, Released::Failed(_)) { Freed::Failed } else { Freed::Released });
+        let freed = match how {
+            Released::Failed(_) => Freed::Failed,
+            Released::Restarting => Freed::Restarting,
+            Released::Revoked | Released::Returned => Freed::Released,
+        };
+        self.vacate(key, freed);
         Ok(Outcome::Done)
     }
 
@@ -281,12 +296,13 @@ impl Change<'_> {
     /// Takes the partition from its owner. What it waits for before the next grant follows from how it was lost.
     pub(super) fn vacate(&mut self, key: PartitionKey, how: Freed) {
         let Some(policy) = self.state.keyspaces.get(&key.keyspace).map(|k| &k.policy) else { return };
-        let (lock_delay, takeover) = (policy.lock_delay(), policy.takeover());
+        let (lock_delay, takeover, hold) = (policy.lock_delay(), policy.takeover(), policy.rejoin_hold());
         let backoff =
             self.state.partition(key).and_then(Partition::setback).map_or(Duration::ZERO, Setback::backoff);
         let (lease_of, then, why) = match how {
             Freed::Released => (None, Duration::ZERO, CoolingWhy::Backoff),
             Freed::Failed => (None, backoff, CoolingWhy::Backoff),
+            Freed::Restarting => (None, hold, CoolingWhy::Hold),
             Freed::Taken => (None, lock_delay, CoolingWhy::LockDelay),
             Freed::SessionEnded { lease_of } => {
                 let lease_of = lease_of.filter(|_| takeover == Takeover::Lease);
@@ -302,12 +318,4 @@ impl Change<'_> {
             };
         });
     }
-}
-
-fn cut(error: &str) -> String {
-    let mut end = error.len().min(MAX_FAILURE_BYTES);
-    while !error.is_char_boundary(end) {
-        end -= 1;
-    }
-    error[..end].to_string()
 }

@@ -1,8 +1,10 @@
 //! Keyspaces and how they are run.
 
+use super::directive::PartitionSettings;
 use super::partition::Partition;
-use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName};
+use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, LogIndex, PartitionId};
 use crate::placement::PartitionCount;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The shortest lease: one election and three renewals must fit into it.
@@ -15,6 +17,10 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
 pub const MAX_LOCK_DELAY: Duration = Duration::from_secs(60);
 /// The longest drain deadline.
 pub const MAX_DRAIN_DEADLINE: Duration = Duration::from_secs(3600);
+/// The longest wait for a worker that announced its restart.
+pub const MAX_REJOIN_HOLD: Duration = Duration::from_secs(3600);
+/// The highest bound on moves in a minute.
+pub const MAX_MOVES_PER_MINUTE: u32 = 1_000_000;
 /// How many keyspaces there may be.
 pub const MAX_KEYSPACES: usize = 1_000;
 /// How many deleted keyspaces are remembered whose owners' leases may still run. Each is remembered until its name is
@@ -42,6 +48,9 @@ pub struct Policy {
     lock_delay: Duration,
     max_moves_in_flight: u32,
     balance: bool,
+    moves_per_minute: u32,
+    rejoin_hold: Duration,
+    spread_zones: bool,
 }
 
 /// Fields of a [`Policy`] to set; those left out stay.
@@ -59,6 +68,12 @@ pub struct PolicyChange {
     pub max_moves_in_flight: Option<u32>,
     /// Whether partitions are balanced by themselves.
     pub balance: Option<bool>,
+    /// How many planned moves begin in a minute at the most; zero means as many as `max_moves_in_flight` allows.
+    pub moves_per_minute: Option<u32>,
+    /// How long the partitions of a worker that announced its restart wait for it; zero means that they do not.
+    pub rejoin_hold: Option<Duration>,
+    /// Whether partitions are spread over the zones that workers name in their label `zone`.
+    pub spread_zones: Option<bool>,
 }
 
 /// A policy that cannot work.
@@ -81,6 +96,12 @@ pub enum PolicyError {
         "max_moves_in_flight {0} is out of bounds: it is 1 to 10000; to stop balancing set balance to false"
     )]
     MovesInFlight(u32),
+    /// More moves than any cluster makes.
+    #[error("moves_per_minute {0} is out of bounds: it is 0 (no bound) to 1000000")]
+    MovesPerMinute(u32),
+    /// The hold is out of bounds.
+    #[error("rejoin_hold {}ms is out of bounds: it is 0 (none) to 1h", .0.as_millis())]
+    RejoinHold(Duration),
 }
 
 /// The policy when nobody says otherwise.
@@ -93,6 +114,9 @@ impl Default for Policy {
             lock_delay: Duration::ZERO,
             max_moves_in_flight: 64,
             balance: true,
+            moves_per_minute: 0,
+            rejoin_hold: Duration::ZERO,
+            spread_zones: true,
         }
     }
 }
@@ -114,6 +138,9 @@ impl Policy {
             lock_delay: change.lock_delay.unwrap_or(self.lock_delay),
             max_moves_in_flight: change.max_moves_in_flight.unwrap_or(self.max_moves_in_flight),
             balance: change.balance.unwrap_or(self.balance),
+            moves_per_minute: change.moves_per_minute.unwrap_or(self.moves_per_minute),
+            rejoin_hold: change.rejoin_hold.unwrap_or(self.rejoin_hold),
+            spread_zones: change.spread_zones.unwrap_or(self.spread_zones),
         };
         if policy.ttl < MIN_TTL || policy.ttl > MAX_TTL {
             return Err(PolicyError::Ttl(policy.ttl));
@@ -126,6 +153,12 @@ impl Policy {
         }
         if !(1..=10_000).contains(&policy.max_moves_in_flight) {
             return Err(PolicyError::MovesInFlight(policy.max_moves_in_flight));
+        }
+        if policy.moves_per_minute > MAX_MOVES_PER_MINUTE {
+            return Err(PolicyError::MovesPerMinute(policy.moves_per_minute));
+        }
+        if policy.rejoin_hold > MAX_REJOIN_HOLD {
+            return Err(PolicyError::RejoinHold(policy.rejoin_hold));
         }
         Ok(policy)
     }
@@ -164,6 +197,21 @@ impl Policy {
     pub fn balance(&self) -> bool {
         self.balance
     }
+
+    /// How many planned moves begin in a minute at the most; zero means no bound.
+    pub fn moves_per_minute(&self) -> u32 {
+        self.moves_per_minute
+    }
+
+    /// How long the partitions of a worker that announced its restart wait for it.
+    pub fn rejoin_hold(&self) -> Duration {
+        self.rejoin_hold
+    }
+
+    /// Whether partitions are spread over the zones that workers name in their label `zone`.
+    pub fn spread_zones(&self) -> bool {
+        self.spread_zones
+    }
 }
 
 /// A named set of partitions with one policy.
@@ -176,6 +224,10 @@ pub struct Keyspace {
     pub(crate) floor: EpochFloor,
     pub(crate) count: PartitionCount,
     pub(crate) partitions: Vec<Partition>,
+    /// What operators set about some of them.
+    pub(crate) settings: BTreeMap<PartitionId, PartitionSettings>,
+    /// No planned move begins, by this directive.
+    pub(crate) frozen: Option<LogIndex>,
 }
 
 /// A keyspace that was deleted while somebody owned partitions of it under a lease.
@@ -211,6 +263,16 @@ impl Keyspace {
     /// Its partitions, by number.
     pub fn partitions(&self) -> &[Partition] {
         &self.partitions
+    }
+
+    /// What operators set about partitions, by number; those without settings are left out.
+    pub fn settings(&self) -> &BTreeMap<PartitionId, PartitionSettings> {
+        &self.settings
+    }
+
+    /// The directive by which no planned move begins here, if there is one.
+    pub fn frozen(&self) -> Option<LogIndex> {
+        self.frozen
     }
 
     /// No epoch at or below it is minted here.

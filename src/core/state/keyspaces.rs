@@ -10,6 +10,7 @@ use super::undo::Undo;
 use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, PartitionId, PartitionKey};
 use crate::mutant;
 use crate::placement::PartitionCount;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl Change<'_> {
@@ -32,7 +33,16 @@ impl Change<'_> {
         };
         self.state.names.insert(name.clone(), id);
         let partitions = vec![first; count.get() as usize];
-        let keyspace = Keyspace { id, name: name.clone(), policy: policy.clone(), floor, count, partitions };
+        let keyspace = Keyspace {
+            id,
+            name: name.clone(),
+            policy: policy.clone(),
+            floor,
+            count,
+            partitions,
+            settings: BTreeMap::new(),
+            frozen: None,
+        };
         self.state.keyspaces.insert(id, keyspace);
         self.journal.push(Undo::KeyspaceCreated(id));
         self.touch_map(Event::Keyspace(id));

@@ -11,14 +11,18 @@ mod answers;
 mod apply;
 mod command;
 mod counters;
+mod directive;
+mod directives;
 mod handoff;
 mod keyspace;
 mod keyspaces;
 mod outcome;
 mod partition;
 mod parts;
+mod plans;
 mod session;
 mod sessions;
+mod text;
 mod undo;
 
 #[cfg(test)]
@@ -26,9 +30,14 @@ mod tests;
 
 pub use answers::{OPERATOR_ANSWERS, OperatorAnswers, Request, SESSION_ANSWERS, SessionAnswers};
 pub use command::{Command, Entry, Join, Released};
+pub use directive::{
+    DIRECTIVES_LEN, Directive, MAX_DIRECTIVE_BYTES, MAX_PARTITION_SETTINGS, MAX_PARTITION_WEIGHT,
+    MAX_WORKER_SETTINGS, PartitionChange, PartitionSettings, Subject, WorkerChange, WorkerSettings,
+};
 pub use keyspace::{
     DEFAULT_TTL, DELETED_LEN, Deleted, Keyspace, MAX_DRAIN_DEADLINE, MAX_KEYSPACES, MAX_LOCK_DELAY,
-    MAX_TOTAL_PARTITIONS, MAX_TTL, MIN_TTL, Policy, PolicyChange, PolicyError, Takeover,
+    MAX_MOVES_PER_MINUTE, MAX_REJOIN_HOLD, MAX_TOTAL_PARTITIONS, MAX_TTL, MIN_TTL, Policy, PolicyChange,
+    PolicyError, Takeover,
 };
 pub use outcome::{Applied, Event, Outcome, Refusal, Refused};
 pub use partition::{
@@ -36,6 +45,7 @@ pub use partition::{
     Tenure,
 };
 pub use parts::{KeyspaceParts, OperatorAnswer, PartitionParts, PartsError, SessionParts, StateParts};
+pub use plans::{ApprovedPlan, MAX_PLAN_MOVES, PLANS_LEN, PlanMove, PlanStage, PlanStep, SkipReason};
 pub use session::{
     ENDED_LEN, EndReason, Ended, MAX_ADDRESS_BYTES, MAX_LABELS, MAX_SESSIONS, Session, Suspicion,
 };
@@ -63,6 +73,13 @@ pub struct State {
     /// Deleted keyspaces whose owners' leases may still run, oldest first; each name once.
     pub(crate) deleted: VecDeque<Deleted>,
     pub(crate) answers: OperatorAnswers,
+    /// What operators decided, oldest first.
+    pub(crate) directives: VecDeque<Directive>,
+    pub(crate) worker_settings: BTreeMap<WorkerId, WorkerSettings>,
+    /// No planned move begins anywhere, by this directive.
+    pub(crate) frozen: Option<LogIndex>,
+    /// Plans that operators approved, oldest first.
+    pub(crate) plans: VecDeque<ApprovedPlan>,
 }
 
 /// The cluster's identity.
@@ -88,6 +105,10 @@ impl State {
             ended: VecDeque::new(),
             deleted: VecDeque::new(),
             answers: OperatorAnswers::default(),
+            directives: VecDeque::new(),
+            worker_settings: BTreeMap::new(),
+            frozen: None,
+            plans: VecDeque::new(),
         }
     }
 
@@ -159,6 +180,32 @@ impl State {
     /// The answer given before to an operator's request under this id, while it is remembered.
     pub fn answer_to(&self, id: u128) -> Option<&[Outcome]> {
         self.answers.kept.get(&id).map(|(_, answer)| answer.as_slice())
+    }
+
+    /// What operators decided, oldest first.
+    pub fn directives(&self) -> impl DoubleEndedIterator<Item = &Directive> {
+        self.directives.iter()
+    }
+
+    /// One directive, while it is remembered.
+    pub fn directive(&self, at: LogIndex) -> Option<&Directive> {
+        let place = self.directives.binary_search_by_key(&at, |directive| directive.at).ok()?;
+        self.directives.get(place)
+    }
+
+    /// What operators set about workers, by name; those without settings are left out.
+    pub fn worker_settings(&self) -> &BTreeMap<WorkerId, WorkerSettings> {
+        &self.worker_settings
+    }
+
+    /// The directive by which no planned move begins anywhere, if there is one.
+    pub fn frozen(&self) -> Option<LogIndex> {
+        self.frozen
+    }
+
+    /// The last sessions that ended, oldest first.
+    pub fn all_ended(&self) -> impl DoubleEndedIterator<Item = &Ended> {
+        self.ended.iter()
     }
 
     fn partition_mut(&mut self, key: PartitionKey) -> Option<&mut Partition> {

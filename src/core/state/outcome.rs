@@ -1,5 +1,6 @@
 //! What an entry did: outcomes, refusals and events.
 
+use super::directive::MAX_PARTITION_WEIGHT;
 use super::keyspace::PolicyError;
 use super::session::{EndReason, Suspicion};
 use crate::ids::{
@@ -32,6 +33,8 @@ pub enum Outcome {
     LeftVacant,
     /// The partition drains under this move, begun now or before.
     Draining(MoveId),
+    /// The plan is open under this id.
+    Planned(LogIndex),
 }
 
 /// The refusal of an entry.
@@ -149,6 +152,29 @@ pub enum Refused {
     /// The policy cannot work.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The worker to be forgotten has a session.
+    #[error("worker {worker} is alive in session {session}: stop it first")]
+    WorkerLives {
+        /// The worker.
+        worker: WorkerId,
+        /// Its session.
+        session: SessionId,
+    },
+    /// The directive named was never given.
+    #[error("there was no directive at {0}")]
+    NoSuchDirective(LogIndex),
+    /// A partition's weight is out of bounds.
+    #[error("{0} is not the weight of a partition: that is between 1 and {MAX_PARTITION_WEIGHT}")]
+    PartitionWeight(u32),
+    /// Another plan is being carried out.
+    #[error("plan {0} is being carried out: wait for it, or cancel it")]
+    PlanRunning(LogIndex),
+    /// The plan is not there, or is not open any more.
+    #[error("there is no open plan {0}")]
+    NoOpenPlan(LogIndex),
+    /// A plan's moves do not ascend by partition, or are more than it was opened for.
+    #[error("the moves of plan {0} are out of order, or more than it was opened for")]
+    PlanOutOfOrder(LogIndex),
     /// A suspicion is one or two thirds.
     #[error("a session is suspected for 1 or 2 thirds of its ttl, not {0}")]
     Thirds(u8),
@@ -185,4 +211,12 @@ pub enum Event {
     Suspected(SessionId),
     /// A suspicion was taken back, or there was none.
     Cleared(SessionId),
+    /// What is set about a worker has changed.
+    WorkerSet(WorkerId),
+    /// What is set about a partition has changed.
+    PartitionSet(PartitionKey),
+    /// Planned moves were stopped or let go on, in a keyspace or in all.
+    FreezeSet(Option<KeyspaceId>),
+    /// A plan started, went on or ended.
+    PlanChanged(LogIndex),
 }

@@ -57,6 +57,8 @@ pub enum CoolingWhy {
     LockDelay,
     /// Its owner's task failed.
     Backoff,
+    /// Its last owner is being restarted, and gets it back when it joins again.
+    Hold,
 }
 
 /// A planned move in progress.
@@ -74,6 +76,8 @@ pub struct Drain {
     pub why: GrantReason,
     /// The owner has learnt of the drain and of its deadline from an acknowledgement.
     pub revoke_seen: bool,
+    /// The directive it follows from, when it follows from one.
+    pub directive: Option<LogIndex>,
 }
 
 /// One grant of a partition, for the history.
@@ -91,6 +95,8 @@ pub struct Tenure {
     pub unix_ms: u64,
     /// Why it was granted.
     pub why: GrantReason,
+    /// The directive it follows from, when it follows from one.
+    pub directive: Option<LogIndex>,
 }
 
 /// Why a partition was granted.
@@ -106,6 +112,24 @@ pub enum GrantReason {
     Balance,
     /// A planned move that an operator asked for.
     Operator,
+    /// A planned move to a worker that joined.
+    Join,
+    /// A planned move away from a worker that an operator drains.
+    Drain,
+    /// A planned move because a worker's weight changed.
+    Weight,
+    /// A planned move to spread partitions over zones.
+    Zone,
+    /// A planned move to the worker it is pinned to.
+    Pin,
+    /// A planned move to spread load.
+    Load,
+    /// A planned move away from a worker whose labels do not fit the keyspace.
+    Label,
+    /// A move of a plan that an operator approved.
+    Plan,
+    /// Its owner was restarted and has come back.
+    Returned,
 }
 
 /// Owner tasks that ended when they should not have.

@@ -5,10 +5,12 @@
 
 use super::State;
 use super::counters::Counters;
+use super::directive::{Directive, PartitionSettings, WorkerSettings};
 use super::keyspace::{Deleted, Keyspace, Policy};
 use super::partition::Partition;
+use super::plans::{ApprovedPlan, PlanStage};
 use super::session::{Ended, Session, Suspicion};
-use crate::ids::{KeyspaceId, LogIndex, NodeId, PartitionKey, SessionId};
+use crate::ids::{KeyspaceId, LogIndex, NodeId, PartitionKey, SessionId, WorkerId};
 use std::collections::VecDeque;
 
 /// The inverse of one change.
@@ -30,6 +32,18 @@ pub(super) enum Undo {
     Held(SessionId, PartitionKey),
     Unheld(SessionId, PartitionKey),
     Partition(PartitionKey, Box<Partition>),
+    /// A directive was remembered, and this one forgotten to make room.
+    Directed(Option<Directive>),
+    WorkerSettings(WorkerId, Option<WorkerSettings>),
+    PartitionSettings(PartitionKey, Option<PartitionSettings>),
+    Frozen(Option<KeyspaceId>, Option<LogIndex>),
+    /// A plan was opened, and these were forgotten to make room.
+    PlanOpened(Vec<ApprovedPlan>),
+    /// A plan got moves after this many.
+    PlanExtended(LogIndex, usize),
+    /// A plan's move at this place waited.
+    PlanStep(LogIndex, usize),
+    PlanStage(LogIndex, PlanStage),
 }
 
 impl State {
@@ -96,6 +110,36 @@ impl State {
                 Undo::Partition(key, before) => {
                     if let Some(slot) = self.partition_mut(key) {
                         *slot = *before;
+                    }
+                }
+                Undo::Directed(forgotten) => {
+                    self.directives.pop_back();
+                    forgotten.into_iter().for_each(|directive| self.directives.push_front(directive));
+                }
+                Undo::WorkerSettings(worker, before) => match before {
+                    Some(before) => drop(self.worker_settings.insert(worker, before)),
+                    None => drop(self.worker_settings.remove(&worker)),
+                },
+                Undo::PartitionSettings(key, before) => {
+                    if let Some(keyspace) = self.keyspaces.get_mut(&key.keyspace) {
+                        match before {
+                            Some(before) => drop(keyspace.settings.insert(key.partition, before)),
+                            None => drop(keyspace.settings.remove(&key.partition)),
+                        }
+                    }
+                }
+                Undo::Frozen(None, before) => self.frozen = before,
+                Undo::Frozen(Some(id), before) => {
+                    if let Some(keyspace) = self.keyspaces.get_mut(&id) {
+                        keyspace.frozen = before;
+                    }
+                }
+                Undo::PlanOpened(gone) => self.unopen_plan(gone),
+                Undo::PlanExtended(id, before) => self.unextend_plan(id, before),
+                Undo::PlanStep(id, place) => self.unstep_plan(id, place),
+                Undo::PlanStage(id, before) => {
+                    if let Some(plan) = self.plan_mut(id) {
+                        plan.stage = before;
                     }
                 }
             }

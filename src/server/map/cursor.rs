@@ -151,7 +151,11 @@ impl Cursor {
             | Event::Withdrawn(_)
             | Event::Ended { .. }
             | Event::Suspected(_)
-            | Event::Cleared(_) => {}
+            | Event::Cleared(_)
+            | Event::WorkerSet(_)
+            | Event::PartitionSet(_)
+            | Event::FreezeSet(_)
+            | Event::PlanChanged(_) => {}
         }
     }
 

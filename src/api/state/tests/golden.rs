@@ -5,11 +5,16 @@
 
 use super::sample;
 use crate::state::{FORMAT, decode_entry, decode_state, encode_entry, encode_state};
+use crate::v1;
+use prost::Message as _;
+use ringfence_core::state::Entry;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const ENTRIES: &str = include_str!("../../golden/entries-1.txt");
-const SNAPSHOT: &str = include_str!("../../golden/snapshot-1.txt");
+const ENTRIES_1: &str = include_str!("../../golden/entries-1.txt");
+const ENTRIES_2: &str = include_str!("../../golden/entries-2.txt");
+const SNAPSHOT_1: &str = include_str!("../../golden/snapshot-1.txt");
+const SNAPSHOT_2: &str = include_str!("../../golden/snapshot-2.txt");
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -20,32 +25,51 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap()).collect()
 }
 
-fn golden_entries() -> BTreeMap<String, Vec<u8>> {
-    let lines = ENTRIES.lines().filter_map(|line| line.split_once(' '));
+fn golden_entries(file: &str) -> BTreeMap<String, Vec<u8>> {
+    let lines = file.lines().filter_map(|line| line.split_once(' '));
     lines.map(|(name, bytes)| (name.to_owned(), unhex(bytes))).collect()
 }
 
+fn format_of(bytes: &[u8]) -> u32 {
+    v1::StateFormat::decode(bytes).unwrap().format
+}
+
 #[test]
-fn entries_of_format_1_are_read_for_ever() {
-    let golden = golden_entries();
-    assert_eq!(golden.len(), sample::entries().len());
-    for (name, entry) in sample::entries() {
-        assert_eq!(decode_entry(&golden[&name]), Ok(entry), "{name}");
+fn entries_of_every_format_are_read_for_ever() {
+    let sample: BTreeMap<String, Entry> = sample::entries().into_iter().collect();
+    let mut read = 0;
+    for (format, file) in [(1, ENTRIES_1), (2, ENTRIES_2)] {
+        for (name, bytes) in golden_entries(file) {
+            assert_eq!(format_of(&bytes), format, "{name}");
+            assert_eq!(decode_entry(&bytes).as_ref(), Ok(&sample[&name]), "{name}");
+            read += 1;
+        }
     }
+    assert_eq!(read, sample.len());
 }
 
 #[test]
 fn snapshots_of_format_1_are_read_for_ever() {
-    assert_eq!(decode_state(&unhex(SNAPSHOT)), Ok(sample::state()));
+    assert_eq!(format_of(&unhex(SNAPSHOT_1)), 1);
+    assert_eq!(decode_state(&unhex(SNAPSHOT_1)), Ok(sample::state()));
 }
 
 #[test]
-fn this_version_writes_format_1_to_the_byte() {
-    let golden = golden_entries();
+fn snapshots_of_format_2_are_read_for_ever() {
+    assert_eq!(format_of(&unhex(SNAPSHOT_2)), 2);
+    assert_eq!(decode_state(&unhex(SNAPSHOT_2)), Ok(sample::state_of_format_2()));
+}
+
+/// So that nodes of two versions go on together until something new is used.
+#[test]
+fn what_an_earlier_format_can_say_is_written_in_it_to_the_byte() {
+    let mut golden = golden_entries(ENTRIES_1);
+    golden.extend(golden_entries(ENTRIES_2));
     for (name, entry) in sample::entries() {
         assert_eq!(hex(&encode_entry(&entry)), hex(&golden[&name]), "{name}");
     }
-    assert_eq!(hex(&encode_state(&sample::state())), hex(&unhex(SNAPSHOT)));
+    assert_eq!(hex(&encode_state(&sample::state())), hex(&unhex(SNAPSHOT_1)));
+    assert_eq!(hex(&encode_state(&sample::state_of_format_2())), hex(&unhex(SNAPSHOT_2)));
 }
 
 #[test]
@@ -62,9 +86,11 @@ fn write_golden() {
         "entries",
         sample::entries()
             .iter()
-            .map(|(name, entry)| format!("{name} {}\n", hex(&encode_entry(entry))))
+            .map(|(name, entry)| (name, encode_entry(entry)))
+            .filter(|(_, bytes)| format_of(bytes) == FORMAT)
+            .map(|(name, bytes)| format!("{name} {}\n", hex(&bytes)))
             .collect(),
     );
-    let bytes = encode_state(&sample::state());
+    let bytes = encode_state(&sample::state_of_format_2());
     write("snapshot", bytes.chunks(50).map(|line| hex(line) + "\n").collect());
 }

@@ -101,14 +101,14 @@ fn an_unknown_format_is_refused_before_anything_else_and_says_what_to_do() {
     // What else is in it cannot be read, and does not matter.
     newer.commands.push(v1::LogCommand { command: None });
     let error = decode_entry(&newer.encode_to_vec()).unwrap_err();
-    assert_eq!(error, DecodeError::Format { what: "log entry", found: 2, reads: 1 });
+    assert_eq!(error, DecodeError::Format { what: "log entry", found: FORMAT + 1, reads: FORMAT });
     assert_eq!(
         error.to_string(),
-        "the log entry is of format 2 and this node reads format 1; a newer node wrote it: upgrade this node"
+        "the log entry is of format 3 and this node reads formats 1 to 2; a newer node wrote it: upgrade this node"
     );
     let newer = v1::StateSnapshot { format: u32::MAX, ..Default::default() };
     let error = decode_state(&newer.encode_to_vec()).unwrap_err();
-    assert_eq!(error, DecodeError::Format { what: "snapshot", found: u32::MAX, reads: 1 });
+    assert_eq!(error, DecodeError::Format { what: "snapshot", found: u32::MAX, reads: FORMAT });
 }
 
 #[test]

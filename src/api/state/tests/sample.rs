@@ -7,7 +7,8 @@ use ringfence_core::ids::{
 };
 use ringfence_core::placement::{PartitionCount, Weight};
 use ringfence_core::state::{
-    Command, Entry, GrantReason, Join, Policy, PolicyChange, Released, Request, State, Takeover,
+    Command, Entry, GrantReason, Join, PartitionChange, PlanMove, PlanStep, Policy, PolicyChange, Released,
+    Request, SkipReason, State, Subject, Takeover, WorkerChange,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,6 +37,16 @@ fn change() -> PolicyChange {
         lock_delay: Some(Duration::from_millis(125)),
         max_moves_in_flight: Some(9),
         balance: Some(false),
+        ..PolicyChange::default()
+    }
+}
+
+fn change_of_format_2() -> PolicyChange {
+    PolicyChange {
+        moves_per_minute: Some(300),
+        rejoin_hold: Some(Duration::from_secs(90)),
+        spread_zones: Some(false),
+        ..change()
     }
 }
 
@@ -111,11 +122,73 @@ pub(super) fn commands() -> Vec<(&'static str, Command)> {
     ]
 }
 
+/// What format 2 brought.
+fn commands_of_format_2() -> Vec<(&'static str, Command)> {
+    let direct = |subject| Command::Direct {
+        subject,
+        by: "anna".to_owned(),
+        what: "drain worker w1".to_owned(),
+        reason: "disk: ä".to_owned(),
+    };
+    let set_worker = |change| Command::SetWorker { worker: worker("w1"), change };
+    let set_partition = |change| Command::SetPartition { partition: key(5), change };
+    let (plan, id) = (LogIndex::new(90), KeyspaceId::new(1));
+    vec![
+        ("create_keyspace_2", create("orders", 64, Policy::default().with(&change_of_format_2()).unwrap())),
+        ("update_keyspace_2", Command::UpdateKeyspace { keyspace: id, change: change_of_format_2() }),
+        ("grant_returned", grant(5, Some(41), 1, GrantReason::Returned)),
+        ("drain_pin", drain(5, 42, "w2", GrantReason::Pin)),
+        ("release_restarting", release(5, 42, Released::Restarting)),
+        ("direct_cluster", direct(Subject::Cluster)),
+        ("direct_keyspace", direct(Subject::Keyspace(id))),
+        ("direct_partition", direct(Subject::Partition(key(5)))),
+        ("direct_worker", direct(Subject::Worker(worker("w1")))),
+        ("under", Command::Under { directive: plan }),
+        (
+            "set_worker",
+            set_worker(WorkerChange {
+                drained: Some(true),
+                cordoned: Some(false),
+                frozen: Some(true),
+                weight: Some(Some(Weight::new(7).unwrap())),
+            }),
+        ),
+        ("set_worker_own_weight", set_worker(WorkerChange { weight: Some(None), ..Default::default() })),
+        ("forget_worker", Command::ForgetWorker { worker: worker("w1") }),
+        (
+            "set_partition",
+            set_partition(PartitionChange {
+                pin: Some(Some(worker("w2"))),
+                frozen: Some(true),
+                weight: Some(Some(12)),
+            }),
+        ),
+        (
+            "set_partition_back",
+            set_partition(PartitionChange { pin: Some(None), frozen: None, weight: Some(None) }),
+        ),
+        ("freeze_all", Command::Freeze { keyspace: None, frozen: true }),
+        ("unfreeze_keyspace", Command::Freeze { keyspace: Some(id), frozen: false }),
+        ("open_plan", Command::OpenPlan { size: 100_000 }),
+        ("extend_plan", Command::ExtendPlan { plan, moves: vec![planned(4, 41), planned(5, 42)] }),
+        ("skip_planned", Command::SkipPlanned { plan, partition: key(5), why: SkipReason::TargetGone }),
+        ("cancel_plan", Command::CancelPlan { plan }),
+    ]
+}
+
+fn planned(partition: u32, number: u64) -> PlanMove {
+    let (from, to) = (worker("w1"), worker("w2"));
+    PlanMove { partition: key(partition), epoch: epoch(number), from, to, step: PlanStep::Waiting }
+}
+
 /// One entry for each command, and one for each kind of request.
 pub(super) fn entries() -> Vec<(String, Entry)> {
     let entry = |request, commands| Entry { request, proposed_unix_ms: 1_700_000_000_000, commands };
-    let mut entries: Vec<_> =
-        commands().into_iter().map(|(name, command)| (name.to_owned(), entry(None, vec![command]))).collect();
+    let mut entries: Vec<_> = commands()
+        .into_iter()
+        .chain(commands_of_format_2())
+        .map(|(name, command)| (name.to_owned(), entry(None, vec![command])))
+        .collect();
     let several = vec![release(5, 42, Released::Revoked), grant(5, Some(42), 2, GrantReason::Operator)];
     let of_session = Request::Session { session: session(1), number: 8, settled_below: 7 };
     entries.push(("request_of_a_session".to_owned(), entry(Some(of_session), several)));
@@ -127,7 +200,7 @@ pub(super) fn entries() -> Vec<(String, Entry)> {
     entries
 }
 
-/// A state with each phase, a setback, a suspicion, ended sessions, and answers.
+/// A state with each phase, a setback, a suspicion, ended sessions, and answers, as format 1 can say it.
 pub(crate) fn state() -> State {
     let mut state = State::new();
     let mut index = 0;
@@ -187,4 +260,63 @@ pub(crate) fn state() -> State {
     let mut parts = state.to_parts();
     parts.answers_dropped = Some(LogIndex::new(1));
     State::from_parts(parts).unwrap()
+}
+
+/// The same state after operators have decided something of every kind.
+pub(crate) fn state_of_format_2() -> State {
+    let mut state = state();
+    let mut index = state.applied().get();
+    let mut apply = |commands: Vec<Command>| {
+        index += 1;
+        let request = Some(Request::Operator { id: u128::from(index), seen: LogIndex::new(1) });
+        let entry = Entry { request, proposed_unix_ms: 1_700_000_000_000 + index, commands };
+        let applied = state.apply(LogIndex::new(index), &entry);
+        applied.outcome.unwrap_or_else(|refusal| panic!("{:?}: {}", entry.commands, refusal.why));
+        LogIndex::new(index)
+    };
+    let direct = |subject, what: &str| Command::Direct {
+        subject,
+        by: "anna".to_owned(),
+        what: what.to_owned(),
+        reason: "because: ä".to_owned(),
+    };
+    let id = KeyspaceId::new(1);
+    let on = || WorkerChange { drained: Some(true), ..WorkerChange::default() };
+    let set_worker = |name, change| Command::SetWorker { worker: worker(name), change };
+    apply(vec![direct(Subject::Worker(worker("w1")), "drain"), set_worker("w1", on())]);
+    let all = WorkerChange {
+        cordoned: Some(true),
+        frozen: Some(true),
+        weight: Some(Some(Weight::new(5).unwrap())),
+        ..on()
+    };
+    apply(vec![set_worker("nobody", all)]);
+    let pin = PartitionChange { pin: Some(Some(worker("w4"))), frozen: Some(true), weight: Some(Some(12)) };
+    apply(vec![
+        direct(Subject::Partition(key(3)), "pin"),
+        Command::SetPartition { partition: key(3), change: pin },
+    ]);
+    let heavy = PartitionChange { weight: Some(Some(2)), ..PartitionChange::default() };
+    apply(vec![Command::SetPartition { partition: key(5), change: heavy }]);
+    apply(vec![direct(Subject::Cluster, "freeze"), Command::Freeze { keyspace: None, frozen: true }]);
+    apply(vec![
+        direct(Subject::Keyspace(id), "freeze"),
+        Command::Freeze { keyspace: Some(id), frozen: true },
+        Command::UpdateKeyspace { keyspace: id, change: change_of_format_2() },
+    ]);
+    let plan = apply(vec![direct(Subject::Keyspace(id), "apply a plan"), Command::OpenPlan { size: 2 }]);
+    apply(vec![Command::ExtendPlan { plan, moves: vec![planned(0, 1)] }]);
+    apply(vec![Command::ExtendPlan { plan, moves: vec![planned(4, 1)] }]);
+    apply(vec![Command::Under { directive: plan }, drain(0, 1, "w2", GrantReason::Plan)]);
+    apply(vec![Command::SkipPlanned { plan, partition: key(4), why: SkipReason::TargetGone }]);
+    apply(vec![release(4, 1, Released::Restarting)]);
+    let plan = apply(vec![Command::OpenPlan { size: 2 }]);
+    apply(vec![Command::ExtendPlan { plan, moves: vec![planned(0, 1)] }]);
+    apply(vec![Command::CancelPlan { plan }]);
+    apply(vec![
+        Command::Under { directive: plan },
+        Command::DrainOver { partition: key(0), epoch: epoch(1), move_id: MoveId::new(2) },
+        Command::Leave { session: session(2) },
+    ]);
+    state
 }

@@ -49,6 +49,14 @@ pub enum PartsError {
         /// The name.
         name: String,
     },
+    /// Settings in which nothing is set, which are never kept.
+    #[error("{what} {name} has settings in which nothing is set")]
+    NothingSet {
+        /// What has them.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// There is more of something than may be.
     #[error("{what} is {count}, above its bound of {bound}")]
     Bound {
@@ -117,6 +125,10 @@ impl State {
         let (keyspaces, names) = check.keyspaces(parts.keyspaces, &mut sessions)?;
         let deleted = deleted(parts.deleted, &names)?;
         let answers = check.operator_answers(parts.answers, parts.answers_dropped)?;
+        let directives = check.directives(parts.directives)?;
+        let worker_settings = check.worker_settings(parts.worker_settings)?;
+        check.directed(parts.frozen)?;
+        let plans = check.plans(parts.plans)?;
         Ok(State {
             cluster: parts.cluster,
             counters: check.0,
@@ -128,6 +140,10 @@ impl State {
             ended,
             deleted,
             answers,
+            directives,
+            worker_settings,
+            frozen: parts.frozen,
+            plans,
         })
     }
 }
@@ -143,7 +159,7 @@ fn deleted(parts: Vec<Deleted>, names: &Names) -> Result<VecDeque<Deleted>, Part
 }
 
 /// The counters, which everything is held against.
-struct Check(Counters);
+pub(super) struct Check(Counters);
 
 type Sessions = BTreeMap<SessionId, Session>;
 type Workers = BTreeMap<WorkerId, SessionId>;
@@ -151,12 +167,12 @@ type Keyspaces = BTreeMap<KeyspaceId, Keyspace>;
 type Names = BTreeMap<KeyspaceName, KeyspaceId>;
 
 impl Check {
-    fn applied(&self, what: &'static str, at: LogIndex) -> Result<(), PartsError> {
+    pub(super) fn applied(&self, what: &'static str, at: LogIndex) -> Result<(), PartsError> {
         let applied = self.0.applied;
         if at > applied { Err(PartsError::NotAppliedYet { what, at, applied }) } else { Ok(()) }
     }
 
-    fn given_session(&self, id: SessionId) -> Result<(), PartsError> {
+    pub(super) fn given_session(&self, id: SessionId) -> Result<(), PartsError> {
         given("session", id.get(), self.0.next_session)
     }
 
@@ -282,7 +298,17 @@ impl Check {
             let key = PartitionKey { keyspace: id, partition };
             partitions.push(self.partition(key, part.floor, part_of_it, sessions)?);
         }
-        Ok(Keyspace { id, name: part.name, policy: part.policy, floor: part.floor, count, partitions })
+        self.directed(part.frozen)?;
+        Ok(Keyspace {
+            id,
+            name: part.name,
+            policy: part.policy,
+            floor: part.floor,
+            count,
+            partitions,
+            settings: self.partition_settings(id, count, part.settings)?,
+            frozen: part.frozen,
+        })
     }
 
     fn partition(
@@ -311,6 +337,7 @@ impl Check {
             Phase::Owned { session, .. } => Some(*session),
             Phase::Draining(drain) => {
                 given("move", drain.move_id.get(), self.0.next_move)?;
+                self.directed(drain.directive)?;
                 Some(drain.session)
             }
         };
@@ -350,6 +377,7 @@ impl Check {
         for tenure in &part.history {
             self.given_session(tenure.session)?;
             self.applied("the grant of a partition", tenure.at)?;
+            self.directed(tenure.directive)?;
             if EpochFloor::of(tenure.epoch) <= above || tenure.at < after {
                 return wrong("its epochs do not grow from grant to grant, or from its keyspace's floor");
             }
@@ -394,6 +422,7 @@ impl Check {
             Outcome::Created(id) => self.given_keyspace(*id),
             Outcome::Joined(id) => self.given_session(*id),
             Outcome::Draining(id) => given("move", id.get(), self.0.next_move),
+            Outcome::Planned(id) => self.applied("the opening of a plan", *id),
             Outcome::Done | Outcome::Unchanged | Outcome::Granted(_) | Outcome::LeftVacant => Ok(()),
         })
     }
@@ -403,11 +432,11 @@ fn given(what: &'static str, number: u64, next: u64) -> Result<(), PartsError> {
     if number < next { Ok(()) } else { Err(PartsError::NotGivenYet { what, number, next }) }
 }
 
-fn bound(what: &'static str, count: usize, bound: usize) -> Result<(), PartsError> {
+pub(super) fn bound(what: &'static str, count: usize, bound: usize) -> Result<(), PartsError> {
     let (count, bound) = (count as u64, bound as u64);
     if count <= bound { Ok(()) } else { Err(PartsError::Bound { what, count, bound }) }
 }
 
-fn ascending<T: Ord>(what: &'static str, of: impl Iterator<Item = T>) -> Result<(), PartsError> {
+pub(super) fn ascending<T: Ord>(what: &'static str, of: impl Iterator<Item = T>) -> Result<(), PartsError> {
     if of.is_sorted_by(|a, b| a < b) { Ok(()) } else { Err(PartsError::Order { what }) }
 }

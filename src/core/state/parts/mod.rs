@@ -8,16 +8,19 @@
 //! produced is refused.
 
 mod check;
+mod directed;
 
 pub use check::PartsError;
 
 use super::State;
 use super::answers::OperatorAnswers;
+use super::directive::{Directive, PartitionSettings, WorkerSettings};
 use super::keyspace::{Deleted, Keyspace, Policy};
 use super::outcome::Outcome;
 use super::partition::{Partition, Phase, Setback, Tenure};
+use super::plans::ApprovedPlan;
 use super::session::{Ended, Session, Suspicion};
-use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, LogIndex, NodeId, SessionId, WorkerId};
+use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, LogIndex, NodeId, PartitionId, SessionId, WorkerId};
 use crate::placement::Weight;
 use crate::state::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +57,14 @@ pub struct StateParts {
     pub answers: Vec<OperatorAnswer>,
     /// The log index of the youngest such answer that was forgotten.
     pub answers_dropped: Option<LogIndex>,
+    /// What operators decided, oldest first.
+    pub directives: Vec<Directive>,
+    /// What operators set about workers, ascending by name.
+    pub worker_settings: Vec<(WorkerId, WorkerSettings)>,
+    /// No planned move begins anywhere, by this directive.
+    pub frozen: Option<LogIndex>,
+    /// Plans that operators approved, oldest first.
+    pub plans: Vec<ApprovedPlan>,
 }
 
 /// A keyspace.
@@ -69,6 +80,10 @@ pub struct KeyspaceParts {
     pub floor: EpochFloor,
     /// Its partitions, by number, all of them.
     pub partitions: Vec<PartitionParts>,
+    /// What operators set about some of them, ascending by number.
+    pub settings: Vec<(PartitionId, PartitionSettings)>,
+    /// No planned move begins in it, by this directive.
+    pub frozen: Option<LogIndex>,
 }
 
 /// A partition.
@@ -160,6 +175,10 @@ impl State {
             deleted: self.deleted.iter().cloned().collect(),
             answers: OperatorAnswer::all(&self.answers),
             answers_dropped: self.answers.dropped,
+            directives: self.directives.iter().cloned().collect(),
+            worker_settings: pairs(&self.worker_settings),
+            frozen: self.frozen,
+            plans: self.plans.iter().cloned().collect(),
         }
     }
 }
@@ -172,8 +191,14 @@ impl KeyspaceParts {
             policy: keyspace.policy.clone(),
             floor: keyspace.floor,
             partitions: keyspace.partitions.iter().map(PartitionParts::of).collect(),
+            settings: pairs(&keyspace.settings),
+            frozen: keyspace.frozen,
         }
     }
+}
+
+fn pairs<K: Clone, V: Clone>(map: &BTreeMap<K, V>) -> Vec<(K, V)> {
+    map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 impl PartitionParts {

@@ -91,7 +91,15 @@ fn p04_draining_again_changes_nothing_its_deadline_included() {
     let Phase::Draining(drain) = world.phase(key).clone() else { panic!() };
     let why = GrantReason::Balance;
     let to = worker("b");
-    let first = Drain { session: a, move_id: MoveId::new(1), to, deadline: secs(5), why, revoke_seen: false };
+    let first = Drain {
+        session: a,
+        move_id: MoveId::new(1),
+        to,
+        deadline: secs(5),
+        why,
+        revoke_seen: false,
+        directive: None,
+    };
     assert_eq!(*drain, first);
 }
 

@@ -8,14 +8,18 @@
 //! | `retries` | requests that take effect once |
 //! | `epochs` | G2 and the ends of ranges |
 //! | `entries` | all or nothing, and the one exception |
+//! | `directives` | what operators decide |
+//! | `plans` | plans that an operator approved |
 //! | `parts` | the state as plain data, and what is refused as such |
 //! | `random` | random commands that mostly fit the state they meet; the api's tests use it too |
 //! | `properties` | what holds after any sequence of entries |
 
+mod directives;
 mod entries;
 mod epochs;
 mod handoff;
 mod parts;
+mod plans;
 mod properties;
 mod random;
 mod retries;

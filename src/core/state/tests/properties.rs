@@ -197,6 +197,7 @@ fn the_random_histories_reach_every_phase_and_every_outcome() {
                             Outcome::Granted(_) => "granted",
                             Outcome::LeftVacant => "left vacant",
                             Outcome::Draining(_) => "draining",
+                            Outcome::Planned(_) => "planned",
                         };
                         *seen.entry(name).or_default() += 1;
                     }
@@ -213,6 +214,6 @@ fn the_random_histories_reach_every_phase_and_every_outcome() {
             *seen.entry(name).or_default() += 1;
         }
     }
-    assert_eq!(seen.len(), 13, "{seen:?}");
+    assert_eq!(seen.len(), 14, "{seen:?}");
     assert!(seen.values().all(|count| *count >= 20), "{seen:?}");
 }

@@ -9,8 +9,8 @@ use super::core::ids::{
 };
 use super::core::placement::{PartitionCount, Weight};
 use super::core::state::{
-    Command, Entry, GrantReason, Join, Keyspace, Partition, Phase, Policy, PolicyChange, Released, Request,
-    Session, State, Takeover,
+    Command, Entry, GrantReason, Join, Keyspace, Partition, PartitionChange, Phase, PlanMove, PlanStep,
+    Policy, PolicyChange, Released, Request, Session, SkipReason, State, Subject, Takeover, WorkerChange,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,7 +77,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         (Some(_), None) if kind % 4 != 0 => 7,
         _ => kind,
     };
-    match kind % 40 {
+    match kind % 56 {
         0 => Command::FormCluster {
             cluster: ClusterId::new(["c1", "c2"][usize::from(a % 8 == 0)]).expect("a name"),
             lineage: u64::from(b),
@@ -116,7 +116,46 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         32 => Command::Seize { partition, epoch, session: owner },
         33..=35 => Command::Release { partition, epoch, session: owner, how: released(e) },
         36 | 37 => Command::Ready { partition, epoch, session: owner },
-        _ => Command::EndCooling { partition, epoch },
+        38 | 39 => Command::EndCooling { partition, epoch },
+        40 => direct(partition, a),
+        41 => Command::Under { directive: plan(state, a) },
+        42 | 43 => Command::SetWorker {
+            worker: worker(a),
+            change: WorkerChange {
+                drained: some_bool(b),
+                cordoned: some_bool(c),
+                frozen: some_bool(d),
+                weight: (e % 4 == 0).then(|| Weight::new(u32::from(e % 3)).ok()),
+            },
+        },
+        44 => Command::ForgetWorker { worker: worker(a) },
+        45 | 46 => Command::SetPartition {
+            partition,
+            change: PartitionChange {
+                pin: (c % 2 == 0).then(|| (c % 4 == 0).then(|| worker(d))),
+                frozen: some_bool(d),
+                weight: (e % 2 == 0).then(|| (e % 4 == 0).then_some(u32::from(e) * 5_000 + 1)),
+            },
+        },
+        47 => Command::Freeze { keyspace: (c % 2 == 0).then_some(partition.keyspace), frozen: d % 2 == 0 },
+        48 | 49 => Command::OpenPlan { size: u32::from(a % 4) },
+        50..=52 => Command::ExtendPlan { plan: plan(state, a), moves: plan_moves(state, b, c) },
+        53 => {
+            let why = [SkipReason::MovedOn, SkipReason::TargetGone, SkipReason::Frozen][usize::from(e % 3)];
+            Command::SkipPlanned { plan: plan(state, a), partition, why }
+        }
+        54 => Command::CancelPlan { plan: plan(state, a) },
+        // A plan's move begins.
+        _ => match state.running_plan().and_then(|plan| plan.moves.first()) {
+            Some(planned) => Command::Drain {
+                partition: planned.partition,
+                epoch: planned.epoch,
+                to: planned.to.clone(),
+                deadline: Duration::from_secs(1),
+                why: GrantReason::Plan,
+            },
+            None => Command::EndCooling { partition, epoch },
+        },
     }
 }
 
@@ -195,6 +234,9 @@ fn policy_change(c: u8, d: u8) -> PolicyChange {
         ttl: Some(Duration::from_secs(u64::from(c % 5) + 1)),
         takeover: Some(if d.is_multiple_of(2) { Takeover::Lease } else { Takeover::Fence }),
         lock_delay: Some(Duration::from_millis(u64::from(d % 3) * 500)),
+        rejoin_hold: Some(Duration::from_secs(u64::from(d % 2) * 30)),
+        moves_per_minute: c.is_multiple_of(3).then_some(u32::from(d)),
+        spread_zones: some_bool(c),
         ..PolicyChange::default()
     }
 }
@@ -210,9 +252,49 @@ fn reason(n: u8) -> GrantReason {
     all[usize::from(n) % all.len()]
 }
 
+fn some_bool(n: u8) -> Option<bool> {
+    [Some(true), Some(false), None][usize::from(n) % 3]
+}
+
+fn direct(partition: PartitionKey, a: u8) -> Command {
+    let subject = match a % 4 {
+        0 => Subject::Cluster,
+        1 => Subject::Keyspace(partition.keyspace),
+        2 => Subject::Partition(partition),
+        _ => Subject::Worker(worker(a)),
+    };
+    let text = |n: u8| "x".repeat(usize::from(n) * 2);
+    Command::Direct { subject, by: text(a), what: text(a / 2), reason: String::new() }
+}
+
+fn plan(state: &State, n: u8) -> LogIndex {
+    let last = state.plans().last().map(|plan| plan.id);
+    last.filter(|_| n % 16 != 15).unwrap_or(LogIndex::new(u64::from(n)))
+}
+
+/// The next moves of the plan that is open, mostly in order.
+fn plan_moves(state: &State, b: u8, c: u8) -> Vec<PlanMove> {
+    let last = state.plans().last();
+    let after = last.and_then(|plan| plan.moves.last()).map(|planned| planned.partition);
+    let left = last.map_or(1, |plan| plan.size as usize - plan.moves.len());
+    let owned = state.sessions().flat_map(|session| session.holds().iter().copied());
+    let mut owned: Vec<PartitionKey> =
+        owned.filter(|key| c % 8 == 7 || after.is_none_or(|after| *key > after)).collect();
+    owned.sort_unstable();
+    owned.truncate(left.min(usize::from(b % 3) + 1) + usize::from(c % 16 == 14));
+    owned
+        .into_iter()
+        .filter_map(|partition| {
+            let epoch = state.partition(partition)?.epoch()?;
+            Some(PlanMove { partition, epoch, from: worker(b), to: worker(c), step: PlanStep::Waiting })
+        })
+        .collect()
+}
+
 fn released(n: u8) -> Released {
-    match n % 3 {
+    match n % 4 {
         0 => Released::Revoked,
+        3 => Released::Restarting,
         1 => Released::Returned,
         _ => Released::Failed(format!("it broke ({n})")),
     }

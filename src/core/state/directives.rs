@@ -1,0 +1,138 @@
+//! Commands that carry out what operators decided.
+
+use super::apply::Change;
+use super::directive::{
+    DIRECTIVES_LEN, Directive, MAX_DIRECTIVE_BYTES, MAX_PARTITION_SETTINGS, MAX_PARTITION_WEIGHT,
+    MAX_WORKER_SETTINGS, PartitionChange, PartitionSettings, Subject, WorkerChange, WorkerSettings, switched,
+};
+use super::outcome::{Event, Outcome, Refused};
+use super::text::cut;
+use super::undo::Undo;
+use crate::ids::{KeyspaceId, LogIndex, PartitionKey, WorkerId};
+
+impl Change<'_> {
+    /// Remembers a directive. The commands after it in the entry are carried out in its name.
+    pub(super) fn direct(&mut self, subject: &Subject, by: &str, what: &str, reason: &str) -> Outcome {
+        let forgotten = (self.state.directives.len() == DIRECTIVES_LEN)
+            .then(|| self.state.directives.pop_front())
+            .flatten();
+        self.journal.push(Undo::Directed(forgotten));
+        let text = |text| cut(text, MAX_DIRECTIVE_BYTES).to_owned();
+        self.state.directives.push_back(Directive {
+            at: self.index,
+            unix_ms: self.unix_ms,
+            subject: subject.clone(),
+            by: text(by),
+            what: text(what),
+            reason: text(reason),
+        });
+        self.directive = Some(self.index);
+        Outcome::Done
+    }
+
+    /// The commands after it in the entry are carried out in the name of an earlier directive, which may have been
+    /// forgotten since.
+    pub(super) fn under(&mut self, directive: LogIndex) -> Result<Outcome, Refused> {
+        if directive == LogIndex::new(0) || directive >= self.index {
+            return Err(Refused::NoSuchDirective(directive));
+        }
+        self.directive = Some(directive);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn set_worker(
+        &mut self,
+        worker: &WorkerId,
+        change: &WorkerChange,
+    ) -> Result<Outcome, Refused> {
+        let before = self.state.worker_settings.get(worker).cloned();
+        let settings = before.clone().unwrap_or_default();
+        let after = settings.with(change, self.index);
+        if after == settings {
+            return Ok(Outcome::Unchanged);
+        }
+        if after == WorkerSettings::default() {
+            self.state.worker_settings.remove(worker);
+        } else {
+            if before.is_none() && self.state.worker_settings.len() >= MAX_WORKER_SETTINGS {
+                let what = "the number of workers with settings";
+                return Err(Refused::Limit { what, bound: MAX_WORKER_SETTINGS as u64 });
+            }
+            self.state.worker_settings.insert(worker.clone(), after);
+        }
+        self.journal.push(Undo::WorkerSettings(worker.clone(), before));
+        self.events.push(Event::WorkerSet(worker.clone()));
+        Ok(Outcome::Done)
+    }
+
+    /// Forgets what was set about a worker that is gone for good.
+    pub(super) fn forget_worker(&mut self, worker: &WorkerId) -> Result<Outcome, Refused> {
+        if let Some(session) = self.state.workers.get(worker) {
+            return Err(Refused::WorkerLives { worker: worker.clone(), session: *session });
+        }
+        let Some(before) = self.state.worker_settings.remove(worker) else { return Ok(Outcome::Unchanged) };
+        self.journal.push(Undo::WorkerSettings(worker.clone(), Some(before)));
+        self.events.push(Event::WorkerSet(worker.clone()));
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn set_partition(
+        &mut self,
+        key: PartitionKey,
+        change: &PartitionChange,
+    ) -> Result<Outcome, Refused> {
+        if let Some(Some(weight)) = change.weight
+            && !(1..=MAX_PARTITION_WEIGHT).contains(&weight)
+        {
+            return Err(Refused::PartitionWeight(weight));
+        }
+        let by = self.index;
+        self.state.partition(key).ok_or(Refused::NoSuchPartition(key))?;
+        let Some(keyspace) = self.state.keyspaces.get_mut(&key.keyspace) else {
+            return Err(Refused::NoSuchPartition(key));
+        };
+        let before = keyspace.settings.get(&key.partition).cloned();
+        let settings = before.clone().unwrap_or_default();
+        let after = settings.with(change, by);
+        if after == settings {
+            return Ok(Outcome::Unchanged);
+        }
+        if after == PartitionSettings::default() {
+            keyspace.settings.remove(&key.partition);
+        } else {
+            if before.is_none() && keyspace.settings.len() >= MAX_PARTITION_SETTINGS {
+                let what = "the number of a keyspace's partitions with settings";
+                return Err(Refused::Limit { what, bound: MAX_PARTITION_SETTINGS as u64 });
+            }
+            keyspace.settings.insert(key.partition, after);
+        }
+        self.journal.push(Undo::PartitionSettings(key, before));
+        self.events.push(Event::PartitionSet(key));
+        Ok(Outcome::Done)
+    }
+
+    /// Stops or lets go on all planned moves of a keyspace, or of all keyspaces.
+    pub(super) fn freeze(&mut self, keyspace: Option<KeyspaceId>, frozen: bool) -> Result<Outcome, Refused> {
+        let by = self.index;
+        let slot = self.freeze_slot(keyspace)?;
+        let before = *slot;
+        let after = switched(before, Some(frozen), by);
+        if before == after {
+            return Ok(Outcome::Unchanged);
+        }
+        *slot = after;
+        self.journal.push(Undo::Frozen(keyspace, before));
+        self.events.push(Event::FreezeSet(keyspace));
+        Ok(Outcome::Done)
+    }
+
+    fn freeze_slot(&mut self, keyspace: Option<KeyspaceId>) -> Result<&mut Option<LogIndex>, Refused> {
+        match keyspace {
+            None => Ok(&mut self.state.frozen),
+            Some(id) => {
+                let keyspace = self.state.keyspaces.get_mut(&id).ok_or(Refused::NoSuchKeyspace(id))?;
+                Ok(&mut keyspace.frozen)
+            }
+        }
+    }
+}

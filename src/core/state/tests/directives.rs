@@ -1,0 +1,182 @@
+//! What operators decide: it is remembered, outlives sessions, and names itself in what follows from it.
+
+use super::world::{World, drain, epoch, join, release, worker};
+use crate::ids::{LogIndex, PartitionId, PartitionKey};
+use crate::placement::Weight;
+use crate::state::{
+    Command, CoolingWhy, DIRECTIVES_LEN, Directive, GrantReason, MAX_DIRECTIVE_BYTES, Outcome,
+    PartitionChange, PartitionSettings, Phase, PolicyChange, Refused, Released, Subject, WorkerChange,
+    WorkerSettings,
+};
+use std::time::Duration;
+
+fn direct(subject: Subject, what: &str) -> Command {
+    let (by, what, reason) = ("anna".to_owned(), what.to_owned(), "a disk is failing".to_owned());
+    Command::Direct { subject, by, what, reason }
+}
+
+fn set(name: &str, change: WorkerChange) -> Command {
+    Command::SetWorker { worker: worker(name), change }
+}
+
+fn drained(on: bool) -> WorkerChange {
+    WorkerChange { drained: Some(on), ..WorkerChange::default() }
+}
+
+fn settings(world: &World, name: &str) -> WorkerSettings {
+    world.state.worker_settings().get(&worker(name)).cloned().unwrap_or_default()
+}
+
+#[test]
+fn what_is_set_about_a_worker_outlives_its_sessions_and_names_who_set_it() {
+    let (mut world, _, a, _) = World::with_two_workers(PolicyChange::default());
+    let at = world.next_index();
+    let entry = vec![direct(Subject::Worker(worker("a")), "drain worker a"), set("a", drained(true))];
+    world.apply(None, entry).outcome.unwrap();
+    assert_eq!(settings(&world, "a").drained, Some(at));
+    let directive = world.state.directive(at).unwrap();
+    assert_eq!((directive.by.as_str(), directive.reason.as_str()), ("anna", "a disk is failing"));
+
+    world.ok(Command::Leave { session: a });
+    world.join("a", crate::ids::KeyspaceId::new(1));
+    assert_eq!(settings(&world, "a").drained, Some(at), "the new session is drained as the old one was");
+
+    // Setting it again changes nothing, so it goes on naming the directive that did.
+    world.unchanged(set("a", drained(true)));
+    world.ok(set("a", drained(false)));
+    assert!(world.state.worker_settings().is_empty(), "nothing is kept of a worker of which nothing is set");
+    world.unchanged(set("a", drained(false)));
+}
+
+#[test]
+fn t49_settings_that_are_left_out_stay() {
+    let mut world = World::new();
+    let weight = Weight::new(7).unwrap();
+    world.ok(set("a", WorkerChange { weight: Some(Some(weight)), ..drained(true) }));
+    world.ok(set("a", WorkerChange { cordoned: Some(true), ..WorkerChange::default() }));
+    world.ok(set("a", drained(false)));
+    let now = settings(&world, "a");
+    assert_eq!((now.drained, now.cordoned.is_some(), now.weight), (None, true, Some(weight)));
+    world.ok(set("a", WorkerChange { weight: Some(None), ..WorkerChange::default() }));
+    assert_eq!(settings(&world, "a").weight, None);
+}
+
+#[test]
+fn a_worker_is_forgotten_only_when_it_has_no_session() {
+    let (mut world, _, a, _) = World::with_two_workers(PolicyChange::default());
+    world.ok(set("a", drained(true)));
+    let forget = || Command::ForgetWorker { worker: worker("a") };
+    assert_eq!(world.refused(forget()), Refused::WorkerLives { worker: worker("a"), session: a });
+    world.ok(Command::Leave { session: a });
+    assert_eq!(world.ok(forget()), Outcome::Done);
+    world.unchanged(forget());
+}
+
+#[test]
+fn what_is_set_about_a_partition_goes_with_its_keyspace() {
+    let (mut world, key, ..) = World::with_two_workers(PolicyChange::default());
+    let change = |change| Command::SetPartition { partition: key, change };
+    let by = world.next_index();
+    let (pin, weight) = (Some(Some(worker("b"))), Some(Some(5)));
+    world.ok(change(PartitionChange { pin, frozen: Some(true), weight }));
+    let of =
+        |world: &World| world.state.keyspace(key.keyspace).unwrap().settings().get(&key.partition).cloned();
+    let expected = PartitionSettings { pin: Some((worker("b"), by)), frozen: Some(by), weight: Some(5) };
+    assert_eq!(of(&world), Some(expected));
+
+    let too_heavy = |n| PartitionChange { weight: Some(Some(n)), ..PartitionChange::default() };
+    assert_eq!(world.refused(change(too_heavy(0))), Refused::PartitionWeight(0));
+    assert_eq!(world.refused(change(too_heavy(1_000_001))), Refused::PartitionWeight(1_000_001));
+    let beyond = PartitionKey { partition: PartitionId::new(1), ..key };
+    let of_nobody = Command::SetPartition { partition: beyond, change: too_heavy(2) };
+    assert_eq!(world.refused(of_nobody), Refused::NoSuchPartition(beyond));
+
+    world.ok(change(PartitionChange { pin: Some(None), frozen: Some(false), weight: Some(None) }));
+    assert_eq!(of(&world), None);
+    world.ok(change(too_heavy(9)));
+    world.ok(Command::DeleteKeyspace { keyspace: key.keyspace });
+    assert_ne!(world.create("orders", 1, PolicyChange::default()), key.keyspace);
+    assert!(world.state.keyspaces().all(|keyspace| keyspace.settings().is_empty()));
+}
+
+#[test]
+fn a_freeze_names_its_directive_and_is_lifted_by_name() {
+    let (mut world, key, ..) = World::with_two_workers(PolicyChange::default());
+    let at = world.next_index();
+    world.ok(Command::Freeze { keyspace: None, frozen: true });
+    world.ok(Command::Freeze { keyspace: Some(key.keyspace), frozen: true });
+    assert_eq!(world.state.frozen(), Some(at));
+    world.unchanged(Command::Freeze { keyspace: None, frozen: true });
+    world.ok(Command::Freeze { keyspace: None, frozen: false });
+    assert_eq!(world.state.frozen(), None);
+    assert!(world.state.keyspace(key.keyspace).unwrap().frozen().is_some(), "that is another freeze");
+    let gone = crate::ids::KeyspaceId::new(9);
+    let freeze = Command::Freeze { keyspace: Some(gone), frozen: true };
+    assert_eq!(world.refused(freeze), Refused::NoSuchKeyspace(gone));
+}
+
+#[test]
+fn a_grant_says_by_whose_word_the_partition_moved() {
+    let (mut world, key, a, b, e1) = World::owned(PolicyChange::default());
+    assert_eq!(world.partition(key).history()[0].directive, None);
+    let by = world.next_index();
+    world
+        .apply(None, vec![direct(Subject::Worker(worker("a")), "drain"), set("a", drained(true))])
+        .outcome
+        .unwrap();
+    world.apply(None, vec![Command::Under { directive: by }, drain(key, e1, "b")]).outcome.unwrap();
+    let Phase::Draining(draining) = world.phase(key) else { panic!("it drains") };
+    assert_eq!(draining.directive, Some(by));
+    let why = GrantReason::Drain;
+    let grant = Command::Grant { partition: key, replaces: Some(e1), to: b, why };
+    world.apply(None, vec![release(key, e1, a), Command::Under { directive: by }, grant]).outcome.unwrap();
+    let last = world.partition(key).history().last().unwrap();
+    assert_eq!((last.why, last.directive), (why, Some(by)));
+
+    let never = Command::Under { directive: LogIndex::new(0) };
+    assert_eq!(world.refused(never), Refused::NoSuchDirective(LogIndex::new(0)));
+    let next = world.next_index();
+    assert_eq!(world.refused(Command::Under { directive: next }), Refused::NoSuchDirective(next));
+}
+
+#[test]
+fn directives_are_bounded_in_number_and_in_length() {
+    let mut world = World::new();
+    let long = "ä".repeat(MAX_DIRECTIVE_BYTES);
+    world.ok(direct(Subject::Cluster, &long));
+    let kept: Vec<&Directive> = world.state.directives().collect();
+    assert_eq!(kept[0].what.len(), MAX_DIRECTIVE_BYTES);
+    let first = kept[0].at;
+    for _ in 0..DIRECTIVES_LEN {
+        world.ok(direct(Subject::Cluster, "x"));
+    }
+    assert_eq!(world.state.directives().count(), DIRECTIVES_LEN);
+    assert_eq!(world.state.directive(first), None, "the oldest is forgotten");
+}
+
+#[test]
+fn f074_a_worker_that_announced_its_restart_leaves_partitions_that_wait_for_it() {
+    let hold = Duration::from_secs(30);
+    let change = PolicyChange { rejoin_hold: Some(hold), ..PolicyChange::default() };
+    let (mut world, key, a, _, e1) = World::owned(change);
+    let released = |how| Command::Release { partition: key, epoch: e1, session: a, how };
+    world.ok(released(Released::Restarting));
+    let cooling = world.cooling(key);
+    assert_eq!((cooling.lease_of, cooling.then, cooling.why), (None, hold, CoolingWhy::Hold));
+    world.ok(Command::Leave { session: a });
+    assert_eq!(world.cooling(key).why, CoolingWhy::Hold, "leaving is part of it");
+    let back = world.joined(join("a", 99, key.keyspace));
+    let why = GrantReason::Returned;
+    let grant = Command::Grant { partition: key, replaces: Some(e1), to: back, why };
+    world.apply(None, vec![Command::EndCooling { partition: key, epoch: e1 }, grant]).outcome.unwrap();
+    assert_eq!(
+        world.partition(key).epoch(),
+        Some(epoch(2)),
+        "the same worker, and a higher epoch all the same"
+    );
+    // Where nothing is held, it is an ordinary release.
+    let (mut world, key, a, _, e1) = World::owned(PolicyChange::default());
+    let how = Released::Restarting;
+    world.ok(Command::Release { partition: key, epoch: e1, session: a, how });
+    assert_eq!(*world.phase(key), Phase::Vacant);
+}

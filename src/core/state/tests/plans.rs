@@ -1,0 +1,114 @@
+//! Plans that an operator approved: all of them in the log before the first move, and each move by itself.
+
+use super::world::{World, drain, epoch, release, worker};
+use crate::ids::{LogIndex, PartitionId, PartitionKey};
+use crate::state::{
+    ApprovedPlan, Command, MAX_PLAN_MOVES, Outcome, PlanMove, PlanStage, PlanStep, PolicyChange, Refused,
+    SkipReason,
+};
+
+fn key(partition: u32) -> PartitionKey {
+    PartitionKey { keyspace: crate::ids::KeyspaceId::new(1), partition: PartitionId::new(partition) }
+}
+
+/// Four partitions of `a`.
+fn world() -> (World, crate::ids::SessionId) {
+    let mut world = World::new();
+    let keyspace = world.create("orders", 4, PolicyChange::default());
+    let a = world.join("a", keyspace);
+    world.join("b", keyspace);
+    for n in 0..4 {
+        world.grant(key(n), a);
+    }
+    (world, a)
+}
+
+fn to_b(partition: u32) -> PlanMove {
+    let (from, to) = (worker("a"), worker("b"));
+    PlanMove { partition: key(partition), epoch: epoch(1), from, to, step: PlanStep::Waiting }
+}
+
+fn open(world: &mut World, size: u32) -> LogIndex {
+    match world.ok(Command::OpenPlan { size }) {
+        Outcome::Planned(id) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn extend(plan: LogIndex, moves: &[PlanMove]) -> Command {
+    Command::ExtendPlan { plan, moves: moves.to_vec() }
+}
+
+fn plan(world: &World, id: LogIndex) -> &ApprovedPlan {
+    world.state.plans().find(|plan| plan.id == id).expect("it is remembered")
+}
+
+fn begin(world: &mut World, plan: LogIndex, partition: u32) {
+    let commands = vec![Command::Under { directive: plan }, drain(key(partition), epoch(1), "b")];
+    world.apply(None, commands).outcome.unwrap();
+}
+
+#[test]
+fn a_plan_starts_with_its_last_move_and_ends_with_the_last_one_begun() {
+    let (mut world, _) = world();
+    let id = open(&mut world, 3);
+    world.ok(extend(id, &[to_b(0), to_b(1)]));
+    assert_eq!(plan(&world, id).stage, PlanStage::Open);
+    assert!(world.state.running_plan().is_none(), "no move begins while some are missing");
+    world.ok(extend(id, &[to_b(3)]));
+    assert_eq!(plan(&world, id).stage, PlanStage::Running);
+
+    begin(&mut world, id, 1);
+    assert_eq!(plan(&world, id).waiting, 2);
+    world.ok(Command::SkipPlanned { plan: id, partition: key(0), why: SkipReason::TargetGone });
+    world.unchanged(Command::SkipPlanned { plan: id, partition: key(0), why: SkipReason::Frozen });
+    world.unchanged(Command::SkipPlanned { plan: id, partition: key(2), why: SkipReason::Frozen });
+    begin(&mut world, id, 3);
+    let done = plan(&world, id);
+    assert_eq!((done.stage, done.waiting), (PlanStage::Done, 0));
+    let steps: Vec<PlanStep> = done.moves.iter().map(|planned| planned.step).collect();
+    assert_eq!(steps, [PlanStep::Skipped(SkipReason::TargetGone), PlanStep::Begun, PlanStep::Begun]);
+}
+
+#[test]
+fn f050_a_plan_made_from_another_map_is_refused_and_adds_nothing() {
+    let (mut world, a) = world();
+    let id = open(&mut world, 2);
+    world.ok(release(key(1), epoch(1), a));
+    assert_eq!(world.refused(extend(id, &[to_b(0), to_b(1)])), Refused::NotOwned(key(1)));
+    world.grant(key(1), a);
+    let stale = world.refused(extend(id, &[to_b(0), to_b(1)]));
+    assert!(matches!(stale, Refused::StaleEpoch { partition, .. } if partition == key(1)));
+    assert!(plan(&world, id).moves.is_empty());
+}
+
+#[test]
+fn one_plan_at_a_time_and_in_order() {
+    let (mut world, _) = world();
+    let first = open(&mut world, 2);
+    assert_eq!(world.refused(extend(first, &[to_b(1), to_b(0)])), Refused::PlanOutOfOrder(first));
+    assert_eq!(world.refused(extend(first, &[to_b(0), to_b(0)])), Refused::PlanOutOfOrder(first));
+    let too_many = [to_b(0), to_b(1), to_b(2)];
+    assert_eq!(world.refused(extend(first, &too_many)), Refused::PlanOutOfOrder(first));
+    world.ok(extend(first, &[to_b(1)]));
+    assert_eq!(world.refused(extend(first, &[to_b(0)])), Refused::PlanOutOfOrder(first));
+
+    // Whoever wrote the first one has given up.
+    let second = open(&mut world, 1);
+    assert_eq!(world.refused(extend(first, &[to_b(2)])), Refused::NoOpenPlan(first));
+    world.ok(extend(second, &[to_b(2)]));
+    assert_eq!(world.refused(Command::OpenPlan { size: 1 }), Refused::PlanRunning(second));
+    world.ok(Command::CancelPlan { plan: second });
+    world.unchanged(Command::CancelPlan { plan: second });
+    begin(&mut world, second, 2);
+    assert_eq!(plan(&world, second).stage, PlanStage::Cancelled);
+    for size in [0, MAX_PLAN_MOVES + 1] {
+        assert!(matches!(world.refused(Command::OpenPlan { size }), Refused::Limit { .. }));
+    }
+    // The last two are remembered.
+    let third = open(&mut world, 1);
+    world.ok(extend(third, &[to_b(0)]));
+    begin(&mut world, third, 0);
+    let fourth = open(&mut world, 1);
+    assert_eq!(world.state.plans().map(|plan| plan.id).collect::<Vec<_>>(), [third, fourth]);
+}
