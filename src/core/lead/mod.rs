@@ -4,6 +4,8 @@
 //! time it is; it answers with entries to propose. It proposes nothing itself and remembers nothing that its successor
 //! would need: whatever it forgets at the end of its term a new leader finds in the state, and counts in full.
 
+mod approved;
+mod pace;
 mod picture;
 mod placing;
 mod presence;
@@ -13,6 +15,8 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
+pub use approved::Approved;
+pub use pace::Pace;
 pub use picture::Outlook;
 pub use placing::{Placing, Settings};
 pub use presence::{GRACE, Presence};
@@ -39,6 +43,10 @@ pub struct Leadership {
     pub presence: Presence,
     /// What goes where.
     pub placing: Placing,
+    /// The plan that an operator approved.
+    pub approved: Approved,
+    /// How many planned moves began in the last minute.
+    pub pace: Pace,
     /// Who was without a connection at the last look.
     absent: BTreeSet<SessionId>,
 }
@@ -50,7 +58,8 @@ impl Leadership {
         let lessor = Lessor::new(term, now, state);
         let timers = Timers::new(now, state, &lessor);
         let (presence, placing) = (Presence::new(now), Placing::new(now, settings));
-        Leadership { lessor, timers, presence, placing, absent: BTreeSet::new() }
+        let (approved, pace, absent) = (Approved::default(), Pace::default(), BTreeSet::new());
+        Leadership { lessor, timers, presence, placing, approved, pace, absent }
     }
 
     /// The term it belongs to.
@@ -64,7 +73,10 @@ impl Leadership {
             self.lessor.observe(event, now, state);
             match event {
                 Event::Partition { key, .. } => self.timers.observe(*key, now, state, &self.lessor),
-                Event::KeyspaceDeleted(id, _) => self.timers.keyspace_deleted(*id),
+                Event::KeyspaceDeleted(id, _) => {
+                    self.timers.keyspace_deleted(*id);
+                    self.pace.forget(*id);
+                }
                 // One created again under a name that was used before begins by cooling, and all of it does: a million
                 // partitions that do not cool are not looked at one by one.
                 Event::Keyspace(id) => {
@@ -77,6 +89,9 @@ impl Leadership {
                 }
                 Event::Joined(session) => self.presence.joined(*session, now),
                 Event::Ended { session, .. } => self.presence.ended(*session),
+                Event::Cleared(_) | Event::WorkerSet(_) | Event::PartitionSet(_) | Event::FreezeSet(_) => {
+                    self.approved.look_again();
+                }
                 _ => {}
             }
             self.placing.observe(event, now);
@@ -100,6 +115,7 @@ impl Leadership {
         let absent = self.presence.absent(now);
         if !self.absent.is_subset(&absent) {
             self.placing.somebody_is_back();
+            self.approved.look_again();
         }
         self.absent = absent;
 
@@ -121,6 +137,7 @@ impl Leadership {
         let outlook = Outlook { absent: &self.absent, expiring: &expiring, freed: &endings.freed };
         let grants = self.placing.grants(now, state, outlook);
         entries.extend(pack(endings.list, grants));
+        entries.extend(self.approved.due(now, state, &self.absent, &mut self.pace));
         entries.extend(self.placing.moves(now, state, &self.absent));
         entries
     }

@@ -5,8 +5,9 @@ use super::command::{Command, Entry};
 use super::outcome::{Applied, Event, Outcome, Refusal, Refused};
 use super::undo::Undo;
 use super::{Cluster, State};
-use crate::ids::{ClusterId, LogIndex, NodeId};
+use crate::ids::{ClusterId, LogIndex, NodeId, PartitionKey};
 use crate::mutant;
+use std::collections::BTreeMap;
 
 /// One entry on its way through the state: what it changed, and how to take that back.
 pub(super) struct Change<'a> {
@@ -15,6 +16,8 @@ pub(super) struct Change<'a> {
     pub(super) unix_ms: u64,
     /// In whose name the commands are carried out.
     pub(super) directive: Option<LogIndex>,
+    /// Partitions whose move by a directive this entry has ended: the grant that follows is part of it.
+    pub(super) moved_by: BTreeMap<PartitionKey, LogIndex>,
     pub(super) events: Vec<Event>,
     pub(super) journal: Vec<Undo>,
 }
@@ -38,6 +41,7 @@ impl State {
             index,
             unix_ms: entry.proposed_unix_ms,
             directive: None,
+            moved_by: BTreeMap::new(),
             events: Vec::new(),
             journal: vec![Undo::Counters(self.counters)],
             state: self,

@@ -127,7 +127,7 @@ impl Change<'_> {
             _ => self.mint(key, partition)?,
         };
         let worker = session.worker.clone();
-        let directive = self.directive;
+        let directive = self.moved_by.get(&key).copied().or(self.directive);
         let tenure =
             Tenure { epoch, session: to, worker, at: self.index, unix_ms: self.unix_ms, why, directive };
         self.change(key, |partition| {
@@ -310,6 +310,11 @@ impl Change<'_> {
                 (lease_of, lock_delay, why)
             }
         };
+        if let Some(Phase::Draining(drain)) = self.state.partition(key).map(Partition::phase)
+            && let Some(directive) = drain.directive
+        {
+            self.moved_by.insert(key, directive);
+        }
         self.change(key, |partition| {
             partition.phase = if lease_of.is_none() && then.is_zero() {
                 Phase::Vacant

@@ -76,7 +76,7 @@ pub enum SkipReason {
     MovedOn,
     /// The worker it should have gone to has no session, or takes nothing.
     TargetGone,
-    /// The partition, one of the workers or the keyspace was frozen meanwhile.
+    /// The partition or one of the workers was frozen meanwhile.
     Frozen,
 }
 

@@ -1,5 +1,6 @@
 //! Stories of a leader and its workers, in virtual time; and a world of several leaders, drawn by lot.
 
+mod approved;
 mod entries;
 mod handoff;
 mod idle;

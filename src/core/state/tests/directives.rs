@@ -129,7 +129,7 @@ fn a_grant_says_by_whose_word_the_partition_moved() {
     assert_eq!(draining.directive, Some(by));
     let why = GrantReason::Drain;
     let grant = Command::Grant { partition: key, replaces: Some(e1), to: b, why };
-    world.apply(None, vec![release(key, e1, a), Command::Under { directive: by }, grant]).outcome.unwrap();
+    world.apply(None, vec![release(key, e1, a), grant]).outcome.unwrap();
     let last = world.partition(key).history().last().unwrap();
     assert_eq!((last.why, last.directive), (why, Some(by)));
 

@@ -1,0 +1,143 @@
+//! A plan that an operator approved is carried out within the budgets, whoever leads.
+
+use super::world::{World, policy};
+use crate::ids::{LogIndex, WorkerId};
+use crate::state::{Command, Outcome, PlanMove, PlanStage, PlanStep, PolicyChange, SkipReason, WorkerChange};
+
+fn worker(name: &str) -> WorkerId {
+    WorkerId::new(name).unwrap()
+}
+
+fn manual(change: PolicyChange) -> PolicyChange {
+    PolicyChange { balance: Some(false), ..change }
+}
+
+/// A keyspace of which `a` has all, `b` and `c` have nothing, and nobody balances.
+fn world(partitions: u32, change: PolicyChange) -> World {
+    let mut world = World::of(partitions, &["a"], manual(change));
+    let orders = world.orders();
+    world.join("b", &[orders]);
+    world.join("c", &[orders]);
+    world.pass(1_000);
+    world
+}
+
+/// Approves the moves of these partitions from `a` to `to`.
+fn approve(world: &mut World, partitions: impl Iterator<Item = u32>, to: &str) -> LogIndex {
+    let moves: Vec<PlanMove> = partitions
+        .map(|n| PlanMove {
+            partition: world.key(n),
+            epoch: world.epoch(world.key(n)),
+            from: worker("a"),
+            to: worker(to),
+            step: PlanStep::Waiting,
+        })
+        .collect();
+    let size = u32::try_from(moves.len()).unwrap();
+    let outcome = world.apply(vec![Command::OpenPlan { size }]).outcome.unwrap();
+    let [Outcome::Planned(plan)] = outcome[..] else { panic!("{outcome:?}") };
+    world.apply(vec![Command::ExtendPlan { plan, moves }]).outcome.unwrap();
+    plan
+}
+
+fn steps(world: &World, plan: LogIndex) -> Vec<PlanStep> {
+    let plan = world.state.plans().find(|p| p.id == plan).unwrap();
+    plan.moves.iter().map(|planned| planned.step).collect()
+}
+
+fn stage(world: &World) -> PlanStage {
+    world.state.plans().last().unwrap().stage
+}
+
+#[test]
+fn f100_an_approved_plan_runs_within_the_budget_to_its_end_and_names_itself() {
+    let mut world = world(12, PolicyChange { max_moves_in_flight: Some(2), ..policy() });
+    world.worker("a").releases = false;
+    let began = world.now;
+    let plan = approve(&mut world, 0..6, "b");
+    world.pass(300);
+    assert_eq!(world.drains_since(began), [world.key(0), world.key(1)]);
+    world.worker("a").releases = true;
+    world.pass(3_000);
+    assert_eq!((stage(&world), world.spread()["b"], world.spread()["a"]), (PlanStage::Done, 6, 6));
+    for n in 0..6 {
+        let last = world.state.partition(world.key(n)).unwrap().history().last().unwrap();
+        assert_eq!(last.directive, Some(plan));
+    }
+    let ended = world.now;
+    world.pass(20_000);
+    assert_eq!(world.drains_since(ended), [], "and then it is quiet");
+}
+
+#[test]
+fn f055_an_approved_plan_survives_its_leader() {
+    let mut world = world(30, PolicyChange { max_moves_in_flight: Some(1), ..policy() });
+    approve(&mut world, 0..30, "b");
+    world.worker("a").releases = false;
+    for _ in 0..4 {
+        world.pass(60);
+        world.elect(300);
+    }
+    assert_ne!(stage(&world), PlanStage::Done, "it was cut short");
+    world.worker("a").releases = true;
+    world.pass(10_000);
+    assert_eq!((stage(&world), world.spread()["b"]), (PlanStage::Done, 30));
+}
+
+#[test]
+fn f101_one_stuck_move_holds_up_no_other_and_a_dead_target_is_passed_over() {
+    let mut world = world(8, PolicyChange { max_moves_in_flight: Some(2), ..policy() });
+    let (a, key) = (world.session("a"), world.key(0));
+    // The first one has moved on meanwhile.
+    let plan = approve(&mut world, 0..4, "b");
+    let epoch = world.epoch(key);
+    world.apply(vec![Command::Release {
+        partition: key,
+        epoch,
+        session: a,
+        how: crate::state::Released::Revoked,
+    }]);
+    world.pass(2_000);
+    let skipped = PlanStep::Skipped(SkipReason::MovedOn);
+    assert_eq!(steps(&world, plan), [skipped, PlanStep::Begun, PlanStep::Begun, PlanStep::Begun]);
+
+    let plan = approve(&mut world, 4..6, "c");
+    let gone = world.session("c");
+    world.apply(vec![Command::Leave { session: gone }]);
+    world.pass(1_000);
+    assert_eq!(steps(&world, plan), [PlanStep::Skipped(SkipReason::TargetGone); 2]);
+    assert_eq!(stage(&world), PlanStage::Done);
+}
+
+#[test]
+fn a_freeze_of_the_keyspace_pauses_a_plan_and_a_frozen_worker_is_passed_over() {
+    let mut world = world(8, policy());
+    let orders = world.orders();
+    world.apply(vec![Command::Freeze { keyspace: Some(orders), frozen: true }]);
+    let plan = approve(&mut world, 0..2, "b");
+    let began = world.now;
+    world.pass(5_000);
+    assert_eq!(world.drains_since(began), []);
+    world.apply(vec![Command::Freeze { keyspace: Some(orders), frozen: false }]);
+    world.pass(1_000);
+    assert_eq!(steps(&world, plan), [PlanStep::Begun; 2]);
+
+    let change = WorkerChange { frozen: Some(true), ..WorkerChange::default() };
+    world.apply(vec![Command::SetWorker { worker: worker("c"), change }]);
+    let plan = approve(&mut world, 2..4, "c");
+    world.pass(1_000);
+    assert_eq!(steps(&world, plan), [PlanStep::Skipped(SkipReason::Frozen); 2]);
+}
+
+#[test]
+fn a_bound_on_moves_in_a_minute_holds_for_a_plan() {
+    let mut world = world(10, PolicyChange { moves_per_minute: Some(4), ..policy() });
+    let began = world.now;
+    approve(&mut world, 0..10, "b");
+    world.pass(55_000);
+    assert_eq!(world.drains_since(began).len(), 4);
+    world.pass(10_000);
+    assert_eq!(world.drains_since(began).len(), 8);
+    world.pass(70_000);
+    assert_eq!(world.drains_since(began).len(), 10);
+}
