@@ -95,13 +95,14 @@ fn handoffs_per_second(partitions_an_entry: usize) -> f64 {
     done as f64 / start.elapsed().as_secs_f64()
 }
 
-fn plan_ms(partitions: u32, workers: u32, weighted: bool) -> (f64, u32) {
+fn plan_ms(partitions: u32, workers: u32, weighted: bool) -> (f64, u64) {
     let keyspace = KeyspaceName::new("orders").unwrap();
     let mut candidates: Vec<Candidate> = (0..workers)
-        .map(|n| Candidate {
-            worker: WorkerId::new(&format!("worker-{n}")).unwrap(),
-            weight: Weight::new(if weighted { 1 + n % 4 } else { 1 }).unwrap(),
-            accepting: true,
+        .map(|n| {
+            Candidate::new(
+                WorkerId::new(&format!("worker-{n}")).unwrap(),
+                Weight::new(if weighted { 1 + n % 4 } else { 1 }).unwrap(),
+            )
         })
         .collect();
     candidates.sort_by(|a, b| a.worker.cmp(&b.worker));
@@ -112,7 +113,7 @@ fn plan_ms(partitions: u32, workers: u32, weighted: bool) -> (f64, u32) {
         let start = Instant::now();
         let plan = plan(&View::new(&keyspace, &candidates, &spots)).unwrap();
         best = best.min(start.elapsed().as_secs_f64() * 1e3);
-        spread = plan.spread_after;
+        spread = plan.after.spread;
         assert_eq!(plan.moves.len(), partitions as usize);
     }
     (best, spread)

@@ -2,7 +2,7 @@
 
 use crate::ids::{EpochFloor, KeyspaceId, PartitionKey, SessionId, WorkerId};
 use crate::mutant;
-use crate::placement::{Candidate, Spot, Standing, WorkerIx};
+use crate::placement::{Candidate, Spot, Standing, Vacancy, WorkerIx, WorkerStanding};
 use crate::state::{Drain, Keyspace, Partition, Phase, Session, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,12 +35,12 @@ impl<'a> Picture<'a> {
         let sessions = state.workers.values().filter_map(|session| state.session(*session));
         let sessions: Vec<&Session> =
             sessions.filter(|s| s.keyspaces().contains(&id) && !outlook.expiring.contains(&s.id())).collect();
-        let candidates = sessions.iter().map(|session| Candidate {
-            worker: session.worker().clone(),
-            weight: session.weight(),
-            accepting: !session.withdrawn()
-                && session.suspicion().is_none()
-                && !outlook.absent.contains(&session.id()),
+        let candidates = sessions.iter().map(|session| {
+            let away = session.withdrawn()
+                || session.suspicion().is_some()
+                || outlook.absent.contains(&session.id());
+            let standing = if away { WorkerStanding::Away } else { WorkerStanding::Takes };
+            Candidate { standing, ..Candidate::new(session.worker().clone(), session.weight()) }
         });
         let candidates = candidates.collect();
         Some(Picture { keyspace, floor: state.floor(), sessions, candidates })
@@ -73,7 +73,7 @@ impl<'a> Picture<'a> {
             places.filter_map(|(at, session)| Some((session.id(), place(at)?))).collect();
         let by_name: BTreeMap<&WorkerId, WorkerIx> =
             self.sessions.iter().filter_map(|s| Some((s.worker(), *by_id.get(&s.id())?))).collect();
-        let accepts = |ix: WorkerIx| self.candidates[ix.get()].accepting;
+        let accepts = |ix: WorkerIx| self.candidates[ix.get()].standing.takes();
         // With a lock delay what is freed cools before it is granted.
         let cools = !keyspace.policy().lock_delay().is_zero();
         let floor = self.floor.max(keyspace.floor());
@@ -84,13 +84,14 @@ impl<'a> Picture<'a> {
             // When its epochs are used up it is granted to nobody, and must not hold up what is proposed with it.
             let spent = partition.epoch.max(floor).next().is_none();
             let mut avoid = None;
+            let vacant = Spot::vacant(why_vacant(partition, partition.owner().is_some()));
             let spot = match partition.phase() {
                 Phase::Vacant if spent => Spot::HELD,
-                Phase::Vacant => Spot::VACANT,
-                Phase::Cooling(_) if outlook.freed.contains(&key) && !spent => Spot::VACANT,
+                Phase::Vacant => vacant,
+                Phase::Cooling(_) if outlook.freed.contains(&key) && !spent => vacant,
                 Phase::Cooling(_) => Spot::HELD,
                 Phase::Owned { session, .. } if gone(session) && (cools || spent) => Spot::HELD,
-                Phase::Owned { session, .. } if gone(session) => Spot::VACANT,
+                Phase::Owned { session, .. } if gone(session) => vacant,
                 Phase::Draining(drain) if gone(&drain.session) && (cools || spent) => Spot::HELD,
                 Phase::Draining(drain) if gone(&drain.session) => {
                     // The move goes on without the owner's release, to where it was going.
@@ -102,7 +103,7 @@ impl<'a> Picture<'a> {
                         }
                         None => {
                             avoid = owner;
-                            Spot::VACANT
+                            vacant
                         }
                     }
                 }
@@ -139,7 +140,18 @@ pub(super) struct Spots {
 }
 
 pub(super) fn contains_vacant(spots: &[Spot]) -> bool {
-    spots.iter().any(|spot| spot.standing == Standing::Vacant)
+    spots.iter().any(|spot| matches!(spot.standing, Standing::Vacant(_)))
+}
+
+/// Why nobody owns a partition, or nobody will in a moment: only a lost owner has it taken away while it has it.
+fn why_vacant(partition: &Partition, taken_away: bool) -> Vacancy {
+    match partition.setback() {
+        _ if partition.history().is_empty() => Vacancy::First,
+        _ if taken_away => Vacancy::Failed,
+        Some(setback) if setback.error.is_empty() => Vacancy::Returned,
+        Some(_) => Vacancy::Failed,
+        None => Vacancy::Left,
+    }
 }
 
 fn target(drain: &Drain, by_name: &BTreeMap<&WorkerId, WorkerIx>) -> Option<WorkerIx> {

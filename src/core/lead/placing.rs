@@ -10,7 +10,7 @@
 use super::MAX_COMMANDS;
 use super::picture::{Outlook, Picture, Spots, contains_vacant};
 use crate::ids::{KeyspaceId, PartitionKey, SessionId, WorkerId};
-use crate::placement::{PartitionKeys, PlanError, PlannedMove, Reason, Ring, Spot, View, plan};
+use crate::placement::{PartitionKeys, PlanError, PlannedMove, Ring, Spot, View, plan};
 use crate::state::{Command, EndReason, Event, GrantReason, Partition, Session, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -269,7 +269,7 @@ impl Placing {
             self.brake_opens = now + BRAKE_PACE;
             room = 1;
         }
-        for planned in moves.iter().filter(|m| m.reason == Reason::Vacant) {
+        for planned in moves.iter().filter(|m| m.reason.is_repair()) {
             let key = PartitionKey { keyspace: id, partition: planned.partition };
             let Some(partition) = grants.state.partition(key) else { continue };
             let target = picture.sessions[planned.to.get()];
@@ -320,7 +320,7 @@ impl Placing {
             if let Some(at) = cooled_down.map(|(_, at)| *at + self.settings.cool_down).min() {
                 self.unbalanced.add(id, at);
             }
-            for planned in moves.iter().filter(|m| m.reason == Reason::Balance).take(room) {
+            for planned in moves.iter().filter(|m| !m.reason.is_repair()).take(room) {
                 let key = PartitionKey { keyspace: id, partition: planned.partition };
                 let Some(epoch) = state.partition(key).and_then(Partition::epoch) else { continue };
                 self.unbalanced.add(id, now);

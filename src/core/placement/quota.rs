@@ -6,11 +6,15 @@
 //! one move, and nothing else does, so the sum of what workers hold above their targets is the least possible. The rest
 //! is drawn by lot.
 //!
+//! With zones the same holds of each zone: it gets its share, the sum of its workers' shares, rounded down or up. That
+//! binds only who has the extras, see [`Zones`](super::zones::Zones).
+//!
 //! A bounded load as in consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016) bounds the maximum
 //! alone: a worker that joins may then get nothing, for nobody is above the bound. A target binds on both sides.
 
+use super::candidate::{Candidate, WorkerIx};
 use super::hash::sip;
-use super::view::{Candidate, WorkerIx};
+use super::zones::{ZoneExtras, Zones};
 
 /// What a worker holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,8 +32,6 @@ pub(super) struct Shares {
     fraction: Vec<u64>,
     /// The sum of the weights.
     total: u64,
-    /// How many workers hold one more than the whole part.
-    extras: usize,
 }
 
 impl Shares {
@@ -43,13 +45,29 @@ impl Shares {
         // A million partitions times a weight of ten thousand is far below 2^64, and no whole part exceeds the pool.
         let whole: Vec<u32> = weights().map(|weight| (u64::from(pool) * weight / total) as u32).collect();
         let fraction: Vec<u64> = weights().map(|weight| u64::from(pool) * weight % total).collect();
-        let extras = (fraction.iter().sum::<u64>() / total) as usize;
-        Shares { whole, fraction, total, extras }
+        Shares { whole, fraction, total }
     }
 
     /// The whole part of a worker's share.
     pub(super) fn whole(&self, worker: usize) -> u32 {
         self.whole[worker]
+    }
+
+    /// A worker's share rounded up.
+    pub(super) fn rounded_up(&self, worker: usize) -> u32 {
+        self.whole[worker] + u32::from(self.fraction[worker] > 0)
+    }
+
+    /// The whole part of each named zone's share.
+    pub(super) fn whole_of_zones(&self, zones: &Zones) -> Vec<i128> {
+        let mut sums = vec![(0_i128, 0_u64); zones.named()];
+        for worker in 0..self.whole.len() {
+            if let Some((whole, fraction)) = sums.get_mut(zones.of(worker)) {
+                *whole += i128::from(self.whole[worker]);
+                *fraction += self.fraction[worker];
+            }
+        }
+        sums.into_iter().map(|(whole, fraction)| whole + i128::from(fraction / self.total)).collect()
     }
 
     /// The order of a worker's lot among the others; the smallest are drawn.
@@ -64,21 +82,17 @@ impl Shares {
     }
 
     /// Who holds one more than the whole part: the workers that cannot give it up, then those that would have to, then
-    /// by lot.
-    fn extras(&self, loads: &[Load], lots: &[u32]) -> Vec<usize> {
+    /// by lot; as far as the zones allow.
+    fn extras(&self, zones: &Zones, loads: &[Load], lots: &[u32]) -> (Vec<usize>, Vec<ZoneExtras>) {
         let rank = |worker: usize| match loads[worker] {
             load if load.fixed > self.whole[worker] => 0,
             load if load.total > self.whole[worker] => 1,
             _ => 2_u8,
         };
         let with_fraction = (0..self.fraction.len()).filter(|worker| self.fraction[*worker] > 0);
-        let mut order: Vec<_> =
+        let order: Vec<_> =
             with_fraction.map(|worker| (rank(worker), self.draw(worker, lots[worker]), worker)).collect();
-        if self.extras < order.len() {
-            order.select_nth_unstable(self.extras);
-            order.truncate(self.extras);
-        }
-        order.into_iter().map(|(_, _, worker)| worker).collect()
+        zones.extras(order, &self.fraction, self.total)
     }
 }
 
@@ -86,33 +100,37 @@ impl Shares {
 pub(super) struct Quota {
     shares: Shares,
     targets: Vec<u32>,
-    /// Extras that went to workers which do not hold theirs yet, so that another worker could have them at no cost.
-    free_extras: u32,
+    zones: Vec<ZoneExtras>,
+    zone_of: Vec<u32>,
+    /// How many zones have an extra that another zone could have at no cost.
+    lenders: u32,
 }
 
 impl Quota {
     /// The quota that costs the fewest moves. `pool` is the number of partitions to share out among the workers that
-    /// accept; `seed` makes keyspaces differ in whom the lot hits.
-    pub(super) fn new(workers: &[Candidate], loads: &[Load], pool: u32, seed: u64) -> Quota {
+    /// take part; `seed` makes keyspaces differ in whom the lot hits.
+    pub(super) fn new(workers: &[Candidate], zones: &Zones, loads: &[Load], pool: u32, seed: u64) -> Quota {
         let lots: Vec<u32> = workers.iter().map(|candidate| lot(seed, candidate)).collect();
         let mut targets: Vec<u32> = loads.iter().map(|load| load.total).collect();
-        let mut takes_part: Vec<bool> = workers.iter().map(|candidate| candidate.accepting).collect();
+        let mut takes_part: Vec<bool> = workers.iter().map(|candidate| candidate.standing.takes()).collect();
         let mut pool = pool;
         loop {
             let shares = Shares::new(workers, &takes_part, pool);
             let part = || (0..workers.len()).filter(|worker| takes_part[*worker]);
             part().for_each(|worker| targets[worker] = shares.whole(worker));
-            let extras = shares.extras(loads, &lots);
+            let (extras, mut by_zone) = shares.extras(zones, loads, &lots);
             extras.iter().for_each(|worker| targets[*worker] += 1);
 
             if part().all(|worker| loads[worker].fixed <= targets[worker]) {
-                let free_extras =
-                    extras.iter().filter(|w| loads[**w].total <= shares.whole(**w)).count() as u32;
-                return Quota { shares, targets, free_extras };
+                for worker in extras.into_iter().filter(|w| loads[*w].total <= shares.whole(*w)) {
+                    by_zone[zones.of(worker)].free += 1;
+                }
+                let lenders = by_zone.iter().filter(|zone| zone.can_lend()).count() as u32;
+                return Quota { shares, targets, zones: by_zone, zone_of: zones.numbers().to_vec(), lenders };
             }
             // Somebody cannot come down to the target. Whoever cannot come down to the whole part of its share holds
             // what it holds, and the others share the rest. Each round lowers the shares of those who remain, so few
-            // rounds do; only pins and moves in flight make for a second one.
+            // rounds do; only pins, freezes and moves in flight make for a second one.
             let stuck: Vec<usize> =
                 part().filter(|worker| loads[*worker].fixed > shares.whole(*worker)).collect();
             for worker in stuck {
@@ -129,19 +147,36 @@ impl Quota {
     }
 
     /// Whether the worker could take one more without anybody having to move for it: it is below its whole part, or at
-    /// it with an extra to be had.
+    /// it with an extra to be had, which is one of its zone, or one of another zone when its own may have one more.
     pub(super) fn could_take(&self, worker: WorkerIx, load: Load) -> bool {
         let (whole, fraction) = (self.shares.whole[worker.get()], self.shares.fraction[worker.get()]);
-        load.total < whole || (load.total == whole && fraction > 0 && self.free_extras > 0)
+        let zone = &self.zones[self.zone_of[worker.get()] as usize];
+        let extra = || zone.free > 0 || (zone.can_borrow() && self.lenders > 0);
+        load.total < whole || (load.total == whole && fraction > 0 && extra())
     }
 
     /// The worker takes one more, which uses up an extra when it is above its whole part then.
     pub(super) fn take(&mut self, worker: WorkerIx, load: &mut Load) {
         if load.total == self.shares.whole[worker.get()] {
-            self.free_extras = self.free_extras.saturating_sub(1);
+            let zone = self.zone_of[worker.get()] as usize;
+            if self.zones[zone].free > 0 {
+                self.use_up(zone, |zone| zone.free -= 1);
+            } else if let Some(lender) = self.zones.iter().position(ZoneExtras::can_lend) {
+                self.use_up(lender, |lender| {
+                    lender.free -= 1;
+                    lender.given -= 1;
+                });
+                self.zones[zone].given += 1;
+            }
         }
         load.total += 1;
         load.fixed += 1;
+    }
+
+    fn use_up(&mut self, zone: usize, change: impl Fn(&mut ZoneExtras)) {
+        self.lenders -= u32::from(self.zones[zone].can_lend());
+        change(&mut self.zones[zone]);
+        self.lenders += u32::from(self.zones[zone].can_lend());
     }
 }
 
@@ -162,10 +197,8 @@ mod tests {
     use crate::placement::Weight;
 
     fn workers(weights: &[u32]) -> Vec<Candidate> {
-        let candidate = |(i, &weight): (usize, &u32)| Candidate {
-            worker: WorkerId::new(&format!("w{i}")).unwrap(),
-            weight: Weight::new(weight).unwrap(),
-            accepting: true,
+        let candidate = |(i, &weight): (usize, &u32)| {
+            Candidate::new(WorkerId::new(&format!("w{i}")).unwrap(), Weight::new(weight).unwrap())
         };
         weights.iter().enumerate().map(candidate).collect()
     }
@@ -175,7 +208,8 @@ mod tests {
     }
 
     fn targets(weights: &[u32], held: &[(u32, u32)], pool: u32) -> Vec<u32> {
-        Quota::new(&workers(weights), &loads(held), pool, 7).targets
+        let workers = workers(weights);
+        Quota::new(&workers, &Zones::in_view(&workers), &loads(held), pool, 7).targets
     }
 
     #[test]
@@ -203,7 +237,8 @@ mod tests {
         let held = loads(&[(0, 0); 3]);
         let mut extras = [0_u32; 3];
         for keyspace in 0..4_000 {
-            let quota = Quota::new(&workers, &held, 4, sip(&u32::to_le_bytes(keyspace)));
+            let seed = sip(&u32::to_le_bytes(keyspace));
+            let quota = Quota::new(&workers, &Zones::in_view(&workers), &held, 4, seed);
             (0..3).for_each(|worker| extras[worker] += quota.targets[worker] - 1);
         }
         assert_eq!(extras.iter().sum::<u32>(), 4_000);

@@ -8,8 +8,10 @@
 //! one buffer of fixed width. And it orders equal hashes by insertion, so the ring is always built whole, from workers
 //! in the order of their ids, and never changed: the same set of workers is the same ring, whatever collides.
 
+use super::candidate::{Candidate, WorkerIx};
+use super::error::PlanError;
 use super::hash::sip;
-use super::view::{Candidate, MAX_WORKERS, PlanError, WorkerIx};
+use super::view::MAX_WORKERS;
 use super::weight::Weight;
 use crate::ids::WorkerId;
 use hashring::{DefaultHashBuilder, HashRing};
@@ -41,7 +43,7 @@ pub struct Ring {
 
 impl Ring {
     /// The ring of a set of workers. Their order does not matter, and neither does one named twice (the larger weight
-    /// counts). Whether a worker accepts partitions does not matter either, so a drained worker keeps its homes for
+    /// counts). A worker's standing does not matter either, so a drained worker keeps its homes for
     /// when it returns.
     ///
     /// # Errors
@@ -172,10 +174,8 @@ mod tests {
     use super::*;
 
     fn candidates(weights: &[(&str, u32)]) -> Vec<Candidate> {
-        let candidate = |&(name, weight): &(&str, u32)| Candidate {
-            worker: WorkerId::new(name).unwrap(),
-            weight: Weight::new(weight).unwrap(),
-            accepting: true,
+        let candidate = |&(name, weight): &(&str, u32)| {
+            Candidate::new(WorkerId::new(name).unwrap(), Weight::new(weight).unwrap())
         };
         weights.iter().map(candidate).collect()
     }

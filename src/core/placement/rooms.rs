@@ -1,7 +1,7 @@
 //! The first worker clockwise that has room.
 
+use super::candidate::WorkerIx;
 use super::ring::Ring;
-use super::view::WorkerIx;
 
 /// A walk around the ring that remembers which points to skip.
 ///
@@ -72,8 +72,7 @@ mod tests {
     #[test]
     fn a_walk_that_remembers_finds_what_a_naive_walk_finds() {
         let name = |i| WorkerId::new(&format!("w{i:02}")).unwrap();
-        let workers: Vec<_> =
-            (0..20).map(|i| Candidate { worker: name(i), weight: Weight::ONE, accepting: true }).collect();
+        let workers: Vec<_> = (0..20).map(|i| Candidate::new(name(i), Weight::ONE)).collect();
         let ring = Ring::new(&workers).unwrap();
         let mut rooms = Rooms::new(&ring);
         let mut room = [5; 20];

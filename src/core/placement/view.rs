@@ -1,121 +1,37 @@
 //! What a plan is made from, and the checks that refuse it.
 
-use super::hash::{PartitionCount, PartitionCountError};
+use super::candidate::{Candidate, WorkerIx};
+use super::error::PlanError;
+use super::hash::PartitionCount;
 use super::keys::PartitionKeys;
 use super::ring::Ring;
-use super::weight::Weight;
-use crate::ids::{KeyspaceName, PartitionId, WorkerId};
+use super::spot::Spot;
+use crate::ids::{KeyspaceName, PartitionId};
 
 /// The most workers that a plan is made for.
 pub const MAX_WORKERS: usize = 100_000;
 
-/// A worker's place in [`View::new`]'s list. It means nothing beside that list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkerIx(u32);
+/// The largest load of a partition. With it the sum of all loads times the largest weight stays below 2^64.
+pub const MAX_LOAD: u32 = 1_000_000;
 
-impl WorkerIx {
-    /// The place with this index.
-    pub const fn new(index: u32) -> WorkerIx {
-        WorkerIx(index)
-    }
-
-    /// The index into the list of workers.
-    pub const fn get(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// A worker that takes part in a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// Its stable name.
-    pub worker: WorkerId,
-    /// Its share compared with the others.
-    pub weight: Weight,
-    /// Whether it may get partitions. One that may not keeps what it has: it receives nothing and is not balanced away
-    /// from, and what it has counts in nobody's share.
-    pub accepting: bool,
-}
-
-/// Where one partition stands.
+/// What an operator has decided for the whole keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
-    /// Nobody owns it and it may be granted now. A partition whose owner is no candidate any more is vacant, too.
-    Vacant,
-    /// A worker owns it.
-    Owned {
-        /// Its owner.
-        by: WorkerIx,
-        /// Whether balancing may take it away; no for one that is pinned, frozen or cooling down after a move.
-        movable: bool,
-    },
-    /// A move is under way. It counts at the target and is not moved again.
-    InFlight {
-        /// The worker that will own it.
-        to: WorkerIx,
-    },
-    /// It waits: for a lease to run out, a delay to pass or an owner to come back. It gets nothing now. It counts at no
-    /// worker, but it does count in the shares: somebody is going to hold it, and without it the shares of all would
-    /// sink and rise again with every wait, and move partitions that had no part in it.
-    Held,
+pub struct Rules {
+    /// Nothing that has an owner moves; only vacant partitions are placed. It is what a frozen keyspace and a frozen
+    /// cluster have.
+    pub repairs_only: bool,
+    /// How far apart the loads of two workers may be before balancing by load begins, in thousandths of the mean load;
+    /// 100 by default. It then goes on until half of that. Without loads it means nothing.
+    pub tolerance_permille: u16,
 }
 
-/// One partition in a [`View`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Spot {
-    /// Where it stands.
-    pub standing: Standing,
-    /// A worker that shall not get it while another can, such as the one where it failed last. This goes before
-    /// balance: it may cost one move more than the least.
-    pub avoid: Option<WorkerIx>,
+impl Rules {
+    const DEFAULT: Rules = Rules { repairs_only: false, tolerance_permille: 100 };
 }
 
-impl Spot {
-    /// A partition to be granted.
-    pub const VACANT: Spot = Spot::standing(Standing::Vacant);
-
-    /// A partition that waits.
-    pub const HELD: Spot = Spot::standing(Standing::Held);
-
-    /// A partition with an owner, from whom balancing may take it.
-    pub const fn owned(by: WorkerIx) -> Spot {
-        Spot::standing(Standing::Owned { by, movable: true })
-    }
-
-    /// A partition with an owner, who keeps it.
-    pub const fn fixed(by: WorkerIx) -> Spot {
-        Spot::standing(Standing::Owned { by, movable: false })
-    }
-
-    /// A partition on its way to a worker.
-    pub const fn in_flight(to: WorkerIx) -> Spot {
-        Spot::standing(Standing::InFlight { to })
-    }
-
-    /// The same partition, to be kept from a worker.
-    pub const fn avoiding(self, worker: WorkerIx) -> Spot {
-        Spot { standing: self.standing, avoid: Some(worker) }
-    }
-
-    const fn standing(standing: Standing) -> Spot {
-        Spot { standing, avoid: None }
-    }
-
-    /// The worker at which it counts.
-    pub(super) const fn counts_at(&self) -> Option<WorkerIx> {
-        match self.standing {
-            Standing::Owned { by, .. } => Some(by),
-            Standing::InFlight { to } => Some(to),
-            Standing::Vacant | Standing::Held => None,
-        }
-    }
-
-    /// The worker from which balancing may take it.
-    pub(super) const fn movable_from(&self) -> Option<WorkerIx> {
-        match self.standing {
-            Standing::Owned { by, movable: true } => Some(by),
-            _ => None,
-        }
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules::DEFAULT
     }
 }
 
@@ -127,6 +43,8 @@ pub struct View<'a> {
     pub(super) partitions: &'a [Spot],
     pub(super) ring: Option<&'a Ring>,
     pub(super) keys: Option<&'a PartitionKeys>,
+    pub(super) loads: Option<&'a [u32]>,
+    pub(super) rules: Rules,
 }
 
 impl<'a> View<'a> {
@@ -138,7 +56,7 @@ impl<'a> View<'a> {
         workers: &'a [Candidate],
         partitions: &'a [Spot],
     ) -> View<'a> {
-        View { keyspace, workers, partitions, ring: None, keys: None }
+        View { keyspace, workers, partitions, ring: None, keys: None, loads: None, rules: Rules::DEFAULT }
     }
 
     /// The view with a ring that was built before, for the same workers at the same weights.
@@ -153,6 +71,19 @@ impl<'a> View<'a> {
         View { keys: Some(keys), ..self }
     }
 
+    /// The view with a load for each partition, from 1 to [`MAX_LOAD`], in the order of their numbers. The unit is the
+    /// caller's own. With loads a worker's share is one of the sum of all loads, and no longer of their number.
+    #[must_use]
+    pub const fn with_loads(self, loads: &'a [u32]) -> View<'a> {
+        View { loads: Some(loads), ..self }
+    }
+
+    /// The view under other rules than the default ones.
+    #[must_use]
+    pub const fn with_rules(self, rules: Rules) -> View<'a> {
+        View { rules, ..self }
+    }
+
     /// Refuses a view from which no plan can be trusted to come out.
     pub(super) fn check(&self) -> Result<PartitionCount, PlanError> {
         let count = PartitionCount::new(u32::try_from(self.partitions.len()).unwrap_or(u32::MAX))?;
@@ -164,7 +95,7 @@ impl<'a> View<'a> {
             return Err(PlanError::Unsorted { before, after });
         }
         for (number, spot) in (0..).zip(self.partitions) {
-            let named = [spot.counts_at(), spot.avoid].into_iter().flatten();
+            let named = [spot.counts_at(), spot.avoid, spot.pinned_to()].into_iter().flatten();
             if let Some(unknown) = named.map(WorkerIx::get).find(|index| *index >= self.workers.len()) {
                 let partition = PartitionId::new(number);
                 return Err(PlanError::NoSuchWorker {
@@ -172,6 +103,16 @@ impl<'a> View<'a> {
                     index: unknown,
                     workers: self.workers.len(),
                 });
+            }
+        }
+        if let Some(loads) = self.loads {
+            if loads.len() != self.partitions.len() {
+                let partitions = self.partitions.len();
+                return Err(PlanError::LoadCount { loads: loads.len(), partitions });
+            }
+            let wrong = (0..).zip(loads).find(|(_, load)| !(1..=MAX_LOAD).contains(*load));
+            if let Some((partition, &load)) = wrong {
+                return Err(PlanError::Load { partition: PartitionId::new(partition), load });
             }
         }
         if self.ring.is_some_and(|ring| !ring.is_of(self.workers)) {
@@ -182,52 +123,4 @@ impl<'a> View<'a> {
         }
         Ok(count)
     }
-}
-
-/// Why no plan could be made. Whoever asked keeps the assignment there is: a plan consists of moves alone, so not even
-/// an empty one takes anything from anybody.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// No partitions, or more than a keyspace may have.
-    #[error(transparent)]
-    Partitions(#[from] PartitionCountError),
-    /// More workers than a plan is made for.
-    #[error("{workers} workers: a plan is made for at most {MAX_WORKERS}")]
-    TooManyWorkers {
-        /// How many there are.
-        workers: usize,
-    },
-    /// The workers are not in the order of their ids, or one is there twice. Ties between workers are decided by this
-    /// order, so another one would be another plan.
-    #[error("workers are not in the order of their ids, each once: {before} is followed by {after}")]
-    Unsorted {
-        /// The worker that comes first.
-        before: WorkerId,
-        /// The worker right after it.
-        after: WorkerId,
-    },
-    /// A partition names a worker that is not in the list.
-    #[error(
-        "partition {partition} names worker number {index} of {workers}, counted from 0; a partition whose owner is no \
-         candidate is vacant"
-    )]
-    NoSuchWorker {
-        /// The partition.
-        partition: PartitionId,
-        /// The index it names.
-        index: usize,
-        /// How many workers there are.
-        workers: usize,
-    },
-    /// The ring that was passed in is one of other workers or other weights.
-    #[error(
-        "the ring is not of these workers at these weights: build it again when a worker or a weight changes"
-    )]
-    ForeignRing,
-    /// The keys that were passed in are of another keyspace or of another number of partitions.
-    #[error("the partition keys are not those of keyspace {keyspace} with this number of partitions")]
-    ForeignKeys {
-        /// The keyspace of the view.
-        keyspace: KeyspaceName,
-    },
 }

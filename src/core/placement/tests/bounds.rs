@@ -2,11 +2,14 @@
 
 use super::world::{World, candidate, ix};
 use crate::ids::KeyspaceName;
-use crate::placement::{PartitionCount, PartitionKeys, Reason, Ring, Spot, Standing, View, plan};
+use crate::placement::{
+    Constraint, PartitionCount, PartitionKeys, Pin, Reason, Ring, Spot, Standing, View, WorkerStanding,
+    ZoneIx, plan,
+};
 use proptest::prelude::*;
 
-/// Vacant and movable partitions on workers that all accept: nothing stands in the way of balance.
-fn free_world(
+/// Vacant and movable partitions on workers that all take some: nothing stands in the way of balance.
+pub(super) fn free_world(
     workers: usize,
     partitions: usize,
     weights: std::ops::RangeInclusive<u32>,
@@ -24,11 +27,23 @@ fn free_world(
     })
 }
 
-/// A world with everything in it: pins, moves in flight, held partitions, drained workers.
-fn busy_world(workers: usize, partitions: usize) -> impl Strategy<Value = World> {
+pub(super) fn standing() -> impl Strategy<Value = WorkerStanding> {
+    let ssd: Constraint = "disk=ssd".parse().unwrap();
+    prop_oneof![
+        15 => Just(WorkerStanding::Takes),
+        1 => Just(WorkerStanding::Cordoned),
+        1 => Just(WorkerStanding::Away),
+        1 => Just(WorkerStanding::Drained),
+        1 => Just(WorkerStanding::Frozen),
+        1 => Just(WorkerStanding::Ineligible(ssd)),
+    ]
+}
+
+/// A world with everything in it but pins and zones: moves in flight, held and frozen partitions, workers that take none.
+pub(super) fn busy_world(workers: usize, partitions: usize) -> impl Strategy<Value = World> {
     let odds = prop::collection::vec((0..10_u8, any::<prop::sample::Index>()), partitions);
-    (free_world(workers, partitions, 1..=6), odds, prop::collection::vec(prop::bool::weighted(0.8), workers))
-        .prop_map(|(mut world, odds, accepting)| {
+    (free_world(workers, partitions, 1..=6), odds, prop::collection::vec(standing(), workers)).prop_map(
+        |(mut world, odds, standings)| {
             for (spot, (odd, index)) in world.spots.iter_mut().zip(odds) {
                 let worker = ix(index.index(world.workers.len()));
                 match odd {
@@ -38,16 +53,45 @@ fn busy_world(workers: usize, partitions: usize) -> impl Strategy<Value = World>
                     _ => {}
                 }
             }
+            world.workers.iter_mut().zip(standings).for_each(|(worker, standing)| worker.standing = standing);
             world
-                .workers
-                .iter_mut()
-                .zip(accepting)
-                .for_each(|(worker, accepting)| worker.accepting = accepting);
-            world
-        })
+        },
+    )
 }
 
-fn with_avoids(world: impl Strategy<Value = World>, partitions: usize) -> impl Strategy<Value = World> {
+/// Zones of any size, some workers without one.
+pub(super) fn with_zones(
+    world: impl Strategy<Value = World>,
+    zones: u32,
+    workers: usize,
+) -> impl Strategy<Value = World> {
+    let zone = prop::option::weighted(0.9, 0..zones);
+    (world, prop::collection::vec(zone, workers)).prop_map(|(mut world, zones)| {
+        for (worker, zone) in world.workers.iter_mut().zip(zones) {
+            worker.zone = zone.map(ZoneIx::new);
+        }
+        world
+    })
+}
+
+pub(super) fn with_pins(
+    world: impl Strategy<Value = World>,
+    partitions: usize,
+) -> impl Strategy<Value = World> {
+    let pin = prop::option::weighted(0.2, prop::option::weighted(0.9, any::<prop::sample::Index>()));
+    (world, prop::collection::vec(pin, partitions)).prop_map(|(mut world, pins)| {
+        for (spot, pin) in world.spots.iter_mut().zip(pins) {
+            let to = |index: prop::sample::Index| Pin::To(ix(index.index(world.workers.len())));
+            spot.pin = pin.map(|pin| pin.map_or(Pin::Absent, to));
+        }
+        world
+    })
+}
+
+pub(super) fn with_avoids(
+    world: impl Strategy<Value = World>,
+    partitions: usize,
+) -> impl Strategy<Value = World> {
     let avoids = prop::collection::vec(prop::option::weighted(0.3, any::<prop::sample::Index>()), partitions);
     (world, avoids).prop_map(|(mut world, avoids)| {
         for (spot, avoid) in world.spots.iter_mut().zip(avoids) {
@@ -57,12 +101,26 @@ fn with_avoids(world: impl Strategy<Value = World>, partitions: usize) -> impl S
     })
 }
 
-/// Whether every worker holds its exact share to less than one partition.
-fn within_share(world: &World, loads: &[u64]) -> bool {
+/// Whether every worker and every zone holds its exact share to less than one partition.
+pub(super) fn within_share(world: &World, loads: &[u64]) -> bool {
     let total: u64 = world.workers.iter().map(|w| u64::from(w.weight.get())).sum();
     let partitions = world.spots.len() as u64;
+    let near = |load: u64, weight: u64| (load * total).abs_diff(partitions * weight) < total;
     let mut pairs = world.workers.iter().zip(loads);
-    pairs.all(|(w, load)| (load * total).abs_diff(partitions * u64::from(w.weight.get())) < total)
+    pairs.all(|(w, load)| near(*load, w.weight.get().into()))
+        && zones(world, loads).all(|(w, load)| near(load, w))
+}
+
+/// Each zone's sum of weights, and what it holds.
+fn zones(world: &World, loads: &[u64]) -> impl Iterator<Item = (u64, u64)> {
+    let mut zones = std::collections::BTreeMap::new();
+    for (worker, load) in world.workers.iter().zip(loads) {
+        if let Some(zone) = worker.zone {
+            let sums = zones.entry(zone).or_insert((0, 0));
+            *sums = (sums.0 + u64::from(worker.weight.get()), sums.1 + load);
+        }
+    }
+    zones.into_values()
 }
 
 /// The fewest partitions that change hands on the way to any assignment within the shares, by trying every assignment.
@@ -95,13 +153,21 @@ proptest! {
     }
 
     #[test]
+    fn f103_with_zones_too_moves_are_the_fewest_of_all_assignments_within_the_shares(
+        world in with_zones(free_world(4, 6, 1..=5), 2, 4),
+    ) {
+        let plan = world.plan();
+        prop_assert_eq!(plan.moves.len(), fewest_moves(&world));
+    }
+
+    #[test]
     fn f103_equal_weights_end_within_one_partition(world in free_world(12, 80, 3..=3)) {
         let plan = world.plan();
         let mut after = world.clone();
         after.carry_out(&plan.moves);
         let spread = |world: &World| world.loads().iter().max().unwrap() - world.loads().iter().min().unwrap();
         prop_assert!(spread(&after) <= 1);
-        prop_assert_eq!((spread(&world), spread(&after)), (plan.spread_before.into(), plan.spread_after.into()));
+        prop_assert_eq!((spread(&world), spread(&after)), (plan.before.spread, plan.after.spread));
         prop_assert!(plan.unplaced.is_empty());
     }
 
@@ -111,7 +177,7 @@ proptest! {
         let mut after = world.clone();
         after.carry_out(&plan.moves);
         prop_assert!(within_share(&after, &after.loads()), "{:?}", after.loads());
-        prop_assert!(plan.spread_after <= 1);
+        prop_assert!(plan.after.spread <= 1);
     }
 
     #[test]
@@ -121,12 +187,12 @@ proptest! {
         world.carry_out(&plan.moves);
         let again = world.plan();
         prop_assert!(again.moves.is_empty(), "{again:?}");
-        prop_assert_eq!(again.spread_before, plan.spread_after);
+        prop_assert_eq!(again.before.spread, plan.after.spread);
     }
 
     // Where a forced exchange meets pins, the partition that was placed is free to go on in the next plan: once.
     #[test]
-    fn f092_with_everything_in_the_way_it_still_settles(world in with_avoids(busy_world(8, 60), 60)) {
+    fn f092_with_everything_in_the_way_it_still_settles(world in with_pins(with_zones(with_avoids(busy_world(8, 60), 60), 3, 8), 60)) {
         let mut world = world;
         let mut plans = 0;
         loop {
@@ -142,7 +208,7 @@ proptest! {
 
     #[test]
     fn f092_any_part_of_a_plan_leaves_exactly_the_rest(
-        world in busy_world(8, 60),
+        world in with_pins(with_zones(busy_world(8, 60), 3, 8), 60),
         chosen in prop::collection::vec(0..3_u8, 60),
     ) {
         let mut world = world;
@@ -157,35 +223,48 @@ proptest! {
     }
 
     #[test]
-    fn f023_a_plan_moves_only_what_may_move_and_only_to_who_accepts(world in with_avoids(busy_world(8, 60), 60)) {
+    fn f023_f102_a_plan_moves_only_what_may_move_and_only_to_who_takes_partitions(
+        world in with_pins(with_zones(with_avoids(busy_world(8, 60), 60), 3, 8), 60),
+    ) {
         let plan = world.plan();
         for m in &plan.moves {
-            prop_assert!(world.workers[m.to.get()].accepting);
+            prop_assert!(world.takes(m.to));
             prop_assert_ne!(m.from, Some(m.to));
-            match (m.reason, world.spot(m).standing) {
-                (Reason::Vacant, Standing::Vacant) => prop_assert_eq!(m.from, None),
-                (Reason::Balance, Standing::Owned { by, movable: true }) => {
+            match world.spot(m).standing {
+                Standing::Vacant(_) => prop_assert!(m.reason.is_repair() && m.from.is_none()),
+                Standing::Owned { by, movable: true } => {
                     prop_assert_eq!(m.from, Some(by));
-                    prop_assert!(world.workers[by.get()].accepting, "a drained worker keeps what it has");
+                    if m.reason == Reason::Pin {
+                        prop_assert_eq!(world.spot(m).pin, Some(Pin::To(m.to)));
+                    }
+                    match &world.workers[by.get()].standing {
+                        WorkerStanding::Takes => prop_assert!(m.reason.is_balance() || m.reason == Reason::Pin),
+                        WorkerStanding::Cordoned => prop_assert_eq!(m.reason, Reason::Pin),
+                        WorkerStanding::Drained => prop_assert!([Reason::Drain, Reason::Pin].contains(&m.reason)),
+                        WorkerStanding::Ineligible(_) => prop_assert!([Reason::Label, Reason::Pin].contains(&m.reason)),
+                        standing => prop_assert!(false, "taken from one that is {standing:?}"),
+                    }
                 }
-                (reason, standing) => prop_assert!(false, "{reason:?} of {standing:?}"),
+                standing => prop_assert!(false, "{m:?} of {standing:?}"),
             }
         }
-        let order = |m: &crate::placement::PlannedMove| (m.reason == Reason::Balance, m.partition);
-        prop_assert!(plan.moves.is_sorted_by(|a, b| order(a) < order(b)), "vacant ones first, none twice");
-        let vacant = world.spots.iter().filter(|spot| spot.standing == Standing::Vacant).count();
-        let placed = plan.moves.iter().filter(|m| m.reason == Reason::Vacant).count();
+        let class = |reason: Reason| u8::from(!reason.is_repair()) + u8::from(reason.is_balance());
+        let order = |m: &crate::placement::PlannedMove| (class(m.reason), m.partition);
+        prop_assert!(plan.moves.is_sorted_by(|a, b| order(a) < order(b)), "repairs first, none twice");
+        let vacant = world.spots.iter().filter(|spot| matches!(spot.standing, Standing::Vacant(_))).count();
+        let placed = plan.moves.iter().filter(|m| m.reason.is_repair()).count();
         prop_assert_eq!(vacant, placed + plan.unplaced.len());
-        prop_assert!(plan.unplaced.is_empty() || world.workers.iter().all(|w| !w.accepting));
+        prop_assert!(plan.unplaced.is_empty() || plan.takers.taking == 0);
+        prop_assert_eq!(plan.counts().iter().map(|(_, count)| count).sum::<usize>(), plan.moves.len());
     }
 
     #[test]
-    fn a_partition_goes_to_the_worker_it_avoids_only_when_no_other_accepts(
+    fn a_partition_goes_to_the_worker_it_avoids_only_when_no_other_takes_it(
         world in with_avoids(busy_world(6, 40), 40),
     ) {
-        let accepting = world.workers.iter().filter(|w| w.accepting).count();
+        let accepting = world.workers.iter().filter(|w| w.standing.takes()).count();
         for m in world.plan().moves.iter().filter(|m| world.spot(m).avoid == Some(m.to)) {
-            prop_assert!(m.reason == Reason::Vacant && accepting == 1, "{m:?}");
+            prop_assert!(!m.reason.is_balance() && accepting == 1, "{m:?}");
         }
     }
 

@@ -2,5 +2,9 @@
 
 mod bounds;
 mod cases;
+mod explain;
 mod golden;
+mod standings;
+mod weighed;
 mod world;
+mod zones;

@@ -1,13 +1,19 @@
 //! A keyspace to plan for, and the carrying out of plans.
 
 use crate::ids::{KeyspaceName, WorkerId};
-use crate::placement::{Candidate, Plan, PlanError, PlannedMove, Spot, View, Weight, WorkerIx, plan};
+use crate::placement::{
+    Candidate, Plan, PlanError, PlannedMove, Rules, Spot, View, Weight, WorkerIx, WorkerStanding, ZoneIx,
+    plan,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct World {
     pub(super) keyspace: KeyspaceName,
     pub(super) workers: Vec<Candidate>,
     pub(super) spots: Vec<Spot>,
+    /// Each partition's load.
+    pub(super) weighed: Option<Vec<u32>>,
+    pub(super) rules: Rules,
 }
 
 pub(super) fn ix(index: usize) -> WorkerIx {
@@ -15,7 +21,7 @@ pub(super) fn ix(index: usize) -> WorkerIx {
 }
 
 pub(super) fn candidate(name: &str, weight: u32) -> Candidate {
-    Candidate { worker: WorkerId::new(name).unwrap(), weight: Weight::new(weight).unwrap(), accepting: true }
+    Candidate::new(WorkerId::new(name).unwrap(), Weight::new(weight).unwrap())
 }
 
 impl World {
@@ -27,6 +33,8 @@ impl World {
             keyspace: KeyspaceName::new("orders").unwrap(),
             workers,
             spots: vec![Spot::VACANT; partitions],
+            weighed: None,
+            rules: Rules::default(),
         }
     }
 
@@ -38,8 +46,36 @@ impl World {
         world
     }
 
+    pub(super) fn view(&self) -> View<'_> {
+        let view = View::new(&self.keyspace, &self.workers, &self.spots).with_rules(self.rules);
+        self.weighed.as_ref().map_or(view, |loads| view.with_loads(loads))
+    }
+
     pub(super) fn try_plan(&self) -> Result<Plan, PlanError> {
-        plan(&View::new(&self.keyspace, &self.workers, &self.spots))
+        plan(&self.view())
+    }
+
+    /// Puts the workers into zones, in turn: with 2 zones every other worker is in the same one.
+    pub(super) fn in_zones(mut self, zones: u32) -> World {
+        for (index, worker) in (0..).zip(&mut self.workers) {
+            worker.zone = Some(ZoneIx::new(index % zones));
+        }
+        self
+    }
+
+    pub(super) fn set(&mut self, worker: usize, standing: WorkerStanding) {
+        self.workers[worker].standing = standing;
+    }
+
+    pub(super) fn takes(&self, worker: WorkerIx) -> bool {
+        self.workers[worker.get()].standing == WorkerStanding::Takes
+    }
+
+    /// The same world once all moves of its plan are done, and that plan.
+    pub(super) fn planned(&self) -> (World, Plan) {
+        let (mut after, plan) = (self.clone(), self.plan());
+        after.carry_out(&plan.moves);
+        (after, plan)
     }
 
     pub(super) fn plan(&self) -> Plan {
@@ -52,7 +88,7 @@ impl World {
 
     pub(super) fn carry_out_as(&mut self, moves: &[PlannedMove], spot: impl Fn(WorkerIx) -> Spot) {
         for m in moves {
-            self.spots[m.partition.get() as usize] = Spot { avoid: self.spot(m).avoid, ..spot(m.to) };
+            self.spots[m.partition.get() as usize] = Spot { standing: spot(m.to).standing, ..self.spot(m) };
         }
     }
 
