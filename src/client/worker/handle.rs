@@ -15,6 +15,8 @@ pub(super) enum Wish {
     Serve,
     /// Revoke all, wait for every task, release, leave.
     Leave,
+    /// To give everything back, and to come back.
+    Restart,
 }
 
 /// How it ended; `None` before.
@@ -80,6 +82,19 @@ impl Worker {
             _ = signal => self.leave().await,
             ended = ended(self.ending.clone()) => ended,
         }
+    }
+
+    /// Gives everything back, now, and says that this worker is about to come back: its process is being restarted.
+    ///
+    /// Where a keyspace has a `rejoin_hold`, its partitions wait for that long for a worker of this name to join again, and
+    /// are granted to it, at a higher epoch; nobody else takes them meanwhile, and nothing else moves. Without one it is
+    /// [`Worker::leave`].
+    ///
+    /// # Errors
+    /// As [`Worker::serve_until`].
+    pub async fn leave_to_restart(self) -> Result<(), Error> {
+        self.wish.send_replace(Wish::Restart);
+        ended(self.ending.clone()).await
     }
 
     /// Gives everything back, now. See [`Worker::serve_until`].

@@ -175,7 +175,7 @@ impl<'k> Life<'k> {
                 self.lessee.disconnected(self.keeper.clock.now());
                 self.outbox.clear();
             }
-            Stage::Serving if *self.keeper.wish.borrow_and_update() == Wish::Leave => {
+            Stage::Serving if *self.keeper.wish.borrow_and_update() != Wish::Serve => {
                 tracing::info!(session = %self.session.id, owned = self.held.len(), "leaving");
                 let limit = self.keeper.profile.shutdown_limit;
                 let since = tokio::time::Instant::now();
@@ -481,6 +481,10 @@ impl<'k> Life<'k> {
     /// Gives a partition back. Its task has ended, or never began.
     fn give_back(&mut self, place: &Place, what: What) {
         let Some(holding) = self.held.remove(place) else { return };
+        let what = match what {
+            What::Released if *self.keeper.wish.borrow() == Wish::Restart => What::Restarting,
+            what => what,
+        };
         let epoch = holding.tenure.token().epoch();
         // In this order: when the coordinator hears of it, nobody here can stamp with it any more.
         holding.tenure.end(Why::TaskEnded);

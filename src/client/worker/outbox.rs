@@ -34,6 +34,8 @@ pub(super) enum What {
     Ready,
     /// Its task ended because it was revoked.
     Released,
+    /// The same, and the worker is being restarted.
+    Restarting,
     /// Its task ended by itself.
     Returned,
     Failed(String),
@@ -201,6 +203,7 @@ fn to_wire(item: &Item) -> ReportItem {
     let what = match &item.what {
         What::Ready => report_item::What::Ready(report_item::Ready {}),
         What::Released => report_item::What::Released(report_item::Released {}),
+        What::Restarting => report_item::What::Restarting(report_item::Restarting {}),
         What::Returned => report_item::What::Returned(report_item::Returned {}),
         What::Failed(error) => report_item::What::Failed(report_item::Failed { error: cut(error) }),
         What::RevokeSeen => report_item::What::RevokeSeen(report_item::RevokeSeen {}),

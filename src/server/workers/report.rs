@@ -63,6 +63,7 @@ fn commands(
                 continue;
             }
             report_item::What::Released(_) => Released::Revoked,
+            report_item::What::Restarting(_) => Released::Restarting,
             report_item::What::Returned(_) => Released::Returned,
             report_item::What::Failed(failed) => {
                 tracing::warn!(%partition, %epoch, %session, error = %failed.error.escape_debug(), "owner task failed");

@@ -440,6 +440,7 @@ impl WorkerService for Service {
             let what = match what {
                 report_item::What::Ready(_) => "ready".to_owned(),
                 report_item::What::Released(_) => "released".to_owned(),
+                report_item::What::Restarting(_) => "restarting".to_owned(),
                 report_item::What::Returned(_) => "returned".to_owned(),
                 report_item::What::Failed(failed) => format!("failed ({})", failed.error),
                 report_item::What::RevokeSeen(_) => "revoke seen".to_owned(),

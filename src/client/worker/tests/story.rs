@@ -226,6 +226,22 @@ async fn worker_gives_up(fake: &Fake, ownership: &Ownership) {
 }
 
 #[tokio::test]
+async fn f074_a_worker_that_is_restarted_says_so_of_all_that_it_gives_back() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    for partition in 0..3 {
+        fake.grant(partition);
+        given.next().await;
+    }
+    worker.leave_to_restart().await.unwrap();
+    let world = fake.world();
+    let restarting = world.said.iter().filter(|said| said.starts_with("restarting")).count();
+    let released = world.said.iter().filter(|said| said.starts_with("released")).count();
+    assert_eq!((restarting, released), (3, 0), "{:?}", world.said);
+}
+
+#[tokio::test]
 async fn f079_a_revoke_before_the_task_could_start_gives_back_at_once() {
     let fake = Fake::start(TTL).await;
     fake.world().answering = false;
