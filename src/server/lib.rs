@@ -43,6 +43,7 @@ pub mod leader;
 mod leaderless;
 pub mod map;
 mod node;
+mod placement;
 mod port;
 pub mod raft;
 mod readiness;

@@ -4,7 +4,7 @@ use super::checked::{keyspace_name, millis, unknown_value};
 use super::field::InvalidField;
 use crate::v1;
 use ringfence_core::ids::KeyspaceName;
-use ringfence_core::placement::PartitionCount;
+use ringfence_core::placement::{Constraint, PartitionCount};
 use ringfence_core::state::{self, Policy, PolicyChange, PolicyError, Takeover};
 use std::time::Duration;
 
@@ -72,6 +72,7 @@ impl From<&Policy> for v1::KeyspacePolicy {
             rejoin_hold_ms: millis(from.rejoin_hold()),
             // What is as it was before there was this field is not written.
             spread_zones: (!from.spread_zones()).then_some(false),
+            labels: from.constraints().iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -90,6 +91,7 @@ impl TryFrom<v1::KeyspacePolicy> for Policy {
             moves_per_minute: Some(wire.moves_per_minute),
             rejoin_hold: Some(Duration::from_millis(wire.rejoin_hold_ms)),
             spread_zones: wire.spread_zones,
+            constraints: Some(constraints(&wire.labels)?),
         };
         Policy::default().with(&change).map_err(|why| policy_error(&why))
     }
@@ -107,6 +109,9 @@ impl From<&PolicyChange> for v1::KeyspaceChange {
             moves_per_minute: from.moves_per_minute,
             rejoin_hold_ms: from.rejoin_hold.map(millis),
             spread_zones: from.spread_zones,
+            labels: from.constraints.as_ref().map(|constraints| v1::LabelConstraints {
+                labels: constraints.iter().map(ToString::to_string).collect(),
+            }),
         }
     }
 }
@@ -126,8 +131,13 @@ impl TryFrom<v1::KeyspaceChange> for PolicyChange {
             moves_per_minute: wire.moves_per_minute,
             rejoin_hold: wire.rejoin_hold_ms.map(Duration::from_millis),
             spread_zones: wire.spread_zones,
+            constraints: wire.labels.map(|wire| constraints(&wire.labels)).transpose()?,
         })
     }
+}
+
+fn constraints(texts: &[String]) -> Result<Vec<Constraint>, InvalidField> {
+    texts.iter().map(|text| text.parse().map_err(|why| InvalidField::new("labels", why))).collect()
 }
 
 /// The field that a policy fails by.
@@ -139,6 +149,7 @@ fn policy_error(why: &PolicyError) -> InvalidField {
         PolicyError::MovesInFlight(_) => "max_moves_in_flight",
         PolicyError::MovesPerMinute(_) => "moves_per_minute",
         PolicyError::RejoinHold(_) => "rejoin_hold_ms",
+        PolicyError::Constraints => "labels",
     };
     InvalidField::new(field, why)
 }
@@ -175,6 +186,7 @@ mod tests {
             moves_per_minute: Some(600),
             rejoin_hold: Some(Duration::from_secs(40)),
             spread_zones: Some(false),
+            constraints: Some(vec!["disk=ssd".parse().unwrap(), "!spot".parse().unwrap()]),
         };
         Keyspace {
             name: KeyspaceName::new("orders").unwrap(),

@@ -6,6 +6,7 @@
 
 mod address;
 pub mod checked;
+mod directive;
 mod field;
 mod held;
 mod keyspace;
@@ -19,6 +20,7 @@ mod session_end;
 mod tests;
 
 pub use address::{NodeAddress, Owner};
+pub use directive::Directive;
 pub use field::InvalidField;
 pub use held::{DrainLeft, Gone, Held};
 pub use keyspace::{Keyspace, partition_count};

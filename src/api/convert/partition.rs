@@ -2,6 +2,7 @@
 
 use super::address::Owner;
 use super::checked::{epoch, epoch_or_none, keyspace_name, session, worker_id};
+use super::directive::Directive;
 use super::field::InvalidField;
 use super::phase::Phase;
 use crate::text::shown;
@@ -51,6 +52,8 @@ pub struct Tenure {
     pub granted_unix_ms: u64,
     /// Why, in words.
     pub reason: String,
+    /// The directive it followed from, when it followed from one.
+    pub directive: Option<Directive>,
 }
 
 impl Partition {
@@ -77,8 +80,9 @@ impl Partition {
     }
 }
 
-impl From<&state::Tenure> for Tenure {
-    fn from(from: &state::Tenure) -> Tenure {
+impl Tenure {
+    /// A grant as the state remembers it.
+    pub fn read(state: &State, from: &state::Tenure) -> Tenure {
         Tenure {
             epoch: from.epoch,
             worker: from.worker.clone(),
@@ -86,6 +90,7 @@ impl From<&state::Tenure> for Tenure {
             granted: from.at,
             granted_unix_ms: from.unix_ms,
             reason: reason_in_words(from.why).to_owned(),
+            directive: from.directive.map(|at| Directive::named(state, at)),
         }
     }
 }
@@ -188,6 +193,7 @@ impl From<Tenure> for v1::Tenure {
             granted_index: from.granted.get(),
             granted_unix_ms: from.granted_unix_ms,
             reason: from.reason,
+            directive: from.directive.map(Into::into),
         }
     }
 }
@@ -203,6 +209,7 @@ impl TryFrom<v1::Tenure> for Tenure {
             granted: LogIndex::new(wire.granted_index),
             granted_unix_ms: wire.granted_unix_ms,
             reason: shown(&wire.reason),
+            directive: wire.directive.map(Into::into),
         })
     }
 }

@@ -49,7 +49,7 @@ fn what_is_read_of_a_state_is_the_same_behind_the_wire() {
         same::<_, v1::MapEntry>(entry);
         same::<_, v1::Partition>(Partition::read(&state, key).unwrap());
         for tenure in state.partition(key).unwrap().history() {
-            same::<_, v1::Tenure>(Tenure::from(tenure));
+            same::<_, v1::Tenure>(Tenure::read(&state, tenure));
         }
         for session in state.sessions() {
             if let Some(held) = Held::read(&state, session.id(), key) {
@@ -114,7 +114,7 @@ fn a_wrong_field_is_named_with_its_path() {
     assert_eq!(wrong(&row, |w: &mut v1::Partition| "Not A Name".clone_into(&mut w.moving_to)), "moving_to");
     let held = Held::read(&state, SessionId::new(1).unwrap(), key).unwrap();
     assert_eq!(wrong(&held, |w: &mut v1::Held| w.epoch = 0), "epoch");
-    let tenure = Tenure::from(&state.partition(key).unwrap().history()[0]);
+    let tenure = Tenure::read(&state, &state.partition(key).unwrap().history()[0]);
     assert_eq!(wrong(&tenure, |w: &mut v1::Tenure| w.session = 0), "session");
 }
 

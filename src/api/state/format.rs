@@ -56,8 +56,11 @@ fn command_is_new(command: &Command) -> bool {
     match command {
         Command::CreateKeyspace { policy, .. } => policy_is_new(policy),
         Command::UpdateKeyspace { change, .. } => {
-            let PolicyChange { moves_per_minute, rejoin_hold, spread_zones, .. } = change;
-            moves_per_minute.is_some() || rejoin_hold.is_some() || spread_zones.is_some()
+            let PolicyChange { moves_per_minute, rejoin_hold, spread_zones, constraints, .. } = change;
+            moves_per_minute.is_some()
+                || rejoin_hold.is_some()
+                || spread_zones.is_some()
+                || constraints.is_some()
         }
         Command::Grant { why, .. } | Command::Drain { why, .. } => reason_is_new(*why),
         Command::Release { how, .. } => *how == Released::Restarting,
@@ -89,7 +92,10 @@ fn command_is_new(command: &Command) -> bool {
 }
 
 fn policy_is_new(policy: &Policy) -> bool {
-    policy.moves_per_minute() > 0 || !policy.rejoin_hold().is_zero() || !policy.spread_zones()
+    policy.moves_per_minute() > 0
+        || !policy.rejoin_hold().is_zero()
+        || !policy.spread_zones()
+        || !policy.constraints().is_empty()
 }
 
 fn reason_is_new(why: GrantReason) -> bool {

@@ -204,6 +204,7 @@ impl Admin {
             keyspace,
             partition: partition.get(),
             to: to.to_string(),
+            directive: None,
         };
         let answer = self.ask(CHANGE, request, async |mut c, r| c.move_partition(r).await).await?;
         answer.try_into().map_err(Error::malformed)

@@ -48,7 +48,7 @@ async fn f014_a_change_that_is_sent_again_keeps_its_request_id() {
     assert!(sent.iter().all(|request| *request == sent[0]));
     let id = sent[0].request.clone().unwrap();
     assert_eq!((id.id.len(), id.seen_index), (16, 77));
-    assert_eq!(sent[0].policy.unwrap().ttl_ms, Some(3_000));
+    assert_eq!(sent[0].policy.as_ref().unwrap().ttl_ms, Some(3_000));
 
     admin.create_keyspace("orders", 64, &change).await.unwrap();
     let Some(Asked::Create(another)) = fake.asked().pop() else { panic!() };

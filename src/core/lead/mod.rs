@@ -5,22 +5,26 @@
 //! would need: whatever it forgets at the end of its term a new leader finds in the state, and counts in full.
 
 mod approved;
+mod holds;
 mod pace;
 mod picture;
 mod placing;
 mod presence;
 mod release;
+mod survey;
 mod timers;
 
 #[cfg(test)]
 mod tests;
 
 pub use approved::Approved;
+pub use holds::Holds;
 pub use pace::Pace;
-pub use picture::Outlook;
+pub use picture::{Outlook, ZONE_LABEL};
 pub use placing::{Placing, Settings};
 pub use presence::{GRACE, Presence};
 pub use release::release;
+pub use survey::{Survey, WhatIf};
 pub use timers::Timers;
 
 use crate::ids::{PartitionKey, SessionId, Term};
@@ -47,6 +51,8 @@ pub struct Leadership {
     pub approved: Approved,
     /// How many planned moves began in the last minute.
     pub pace: Pace,
+    /// Workers that were restarted, and have come back.
+    holds: Holds,
     /// Who was without a connection at the last look.
     absent: BTreeSet<SessionId>,
 }
@@ -59,7 +65,8 @@ impl Leadership {
         let timers = Timers::new(now, state, &lessor);
         let (presence, placing) = (Presence::new(now), Placing::new(now, settings));
         let (approved, pace, absent) = (Approved::default(), Pace::default(), BTreeSet::new());
-        Leadership { lessor, timers, presence, placing, approved, pace, absent }
+        let holds = Holds::new(state);
+        Leadership { lessor, timers, presence, placing, approved, pace, holds, absent }
     }
 
     /// The term it belongs to.
@@ -87,9 +94,21 @@ impl Leadership {
                         self.timers.observe(key, now, state, &self.lessor);
                     }
                 }
-                Event::Joined(session) => self.presence.joined(*session, now),
+                Event::Joined(id) => {
+                    self.presence.joined(*id, now);
+                    if let Some(session) = state.session(*id) {
+                        self.placing.joined(session);
+                        self.holds.joined(session);
+                    }
+                }
                 Event::Ended { session, .. } => self.presence.ended(*session),
-                Event::Cleared(_) | Event::WorkerSet(_) | Event::PartitionSet(_) | Event::FreezeSet(_) => {
+                Event::WorkerSet(worker) => {
+                    self.approved.look_again();
+                    if let Some(session) = state.session_of(worker) {
+                        self.placing.worker_set(session);
+                    }
+                }
+                Event::Cleared(_) | Event::PartitionSet(_) | Event::FreezeSet(_) => {
                     self.approved.look_again();
                 }
                 _ => {}
@@ -130,6 +149,9 @@ impl Leadership {
                 endings.add(command, vec![partition]);
             }
         }
+        for (partition, epoch) in self.holds.due(state, &self.absent) {
+            endings.add(Command::EndCooling { partition, epoch }, vec![partition]);
+        }
         for id in gone.into_iter().filter(|id| !expiring.contains(id)) {
             seize(state, id, &mut endings);
         }
@@ -138,7 +160,7 @@ impl Leadership {
         let grants = self.placing.grants(now, state, outlook);
         entries.extend(pack(endings.list, grants));
         entries.extend(self.approved.due(now, state, &self.absent, &mut self.pace));
-        entries.extend(self.placing.moves(now, state, &self.absent));
+        entries.extend(self.placing.moves(now, state, &self.absent, &mut self.pace));
         entries
     }
 }

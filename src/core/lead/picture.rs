@@ -2,8 +2,10 @@
 
 use crate::ids::{EpochFloor, KeyspaceId, PartitionKey, SessionId, WorkerId};
 use crate::mutant;
-use crate::placement::{Candidate, Spot, Standing, Vacancy, WorkerIx, WorkerStanding};
-use crate::state::{Drain, Keyspace, Partition, Phase, Session, State};
+use crate::placement::{
+    Candidate, Newly, Pin, Rules, Spot, Standing, Vacancy, WorkerIx, WorkerStanding, ZoneIx, unmet,
+};
+use crate::state::{CoolingWhy, Drain, Keyspace, Partition, PartitionSettings, Phase, Session, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +26,12 @@ pub(super) struct Picture<'a> {
     floor: EpochFloor,
     pub(super) sessions: Vec<&'a Session>,
     pub(super) candidates: Vec<Candidate>,
+    /// Only what is vacant may be placed.
+    repairs_only: bool,
 }
+
+/// The label by which workers name their zone.
+pub const ZONE_LABEL: &str = "zone";
 
 impl<'a> Picture<'a> {
     /// The keyspace and those of its workers that are not about to end. One that is suspected, absent, or about to leave
@@ -35,15 +42,51 @@ impl<'a> Picture<'a> {
         let sessions = state.workers.values().filter_map(|session| state.session(*session));
         let sessions: Vec<&Session> =
             sessions.filter(|s| s.keyspaces().contains(&id) && !outlook.expiring.contains(&s.id())).collect();
-        let candidates = sessions.iter().map(|session| {
-            let away = session.withdrawn()
-                || session.suspicion().is_some()
-                || outlook.absent.contains(&session.id());
-            let standing = if away { WorkerStanding::Away } else { WorkerStanding::Takes };
-            Candidate { standing, ..Candidate::new(session.worker().clone(), session.weight()) }
+        let spread = keyspace.policy().spread_zones();
+        let mut zones = BTreeMap::new();
+        let mut zone_of = |session: &'a Session| {
+            let name = session.labels().get(ZONE_LABEL).filter(|name| spread && !name.is_empty())?;
+            let next = ZoneIx::new(u32::try_from(zones.len()).ok()?);
+            Some(*zones.entry(name).or_insert(next))
+        };
+        let candidates = sessions.iter().map(|session| Candidate {
+            worker: session.worker().clone(),
+            weight: state
+                .worker_settings()
+                .get(session.worker())
+                .and_then(|set| set.weight)
+                .unwrap_or(session.weight()),
+            standing: standing(state, keyspace, session, outlook),
+            zone: zone_of(session),
+            newly: None,
         });
         let candidates = candidates.collect();
-        Some(Picture { keyspace, floor: state.floor(), sessions, candidates })
+        let repairs_only = state.frozen().is_some() || keyspace.frozen().is_some();
+        Some(Picture { keyspace, floor: state.floor(), sessions, candidates, repairs_only })
+    }
+
+    /// Says what is new about its workers, for the reasons of moves.
+    pub(super) fn with_news(mut self, news: Option<&BTreeMap<WorkerId, Newly>>) -> Picture<'a> {
+        if let Some(news) = news {
+            for candidate in &mut self.candidates {
+                candidate.newly = news.get(&candidate.worker).copied();
+            }
+        }
+        self
+    }
+
+    /// What balancing has to keep to.
+    pub(super) fn rules(&self) -> Rules {
+        Rules { repairs_only: self.repairs_only, ..Rules::default() }
+    }
+
+    /// How much each partition counts, when an operator has said so of any.
+    pub(super) fn loads(&self) -> Option<Vec<u32>> {
+        let settings = self.keyspace.settings();
+        settings.values().any(|set| set.weight.is_some()).then(|| {
+            let weight = |partition| settings.get(&partition).and_then(|set| set.weight).unwrap_or(1);
+            self.keyspace.count().partitions().map(weight).collect()
+        })
     }
 
     /// The same when something in it is vacant, or is about to be; a look that finds nothing costs no more than that.
@@ -73,7 +116,11 @@ impl<'a> Picture<'a> {
             places.filter_map(|(at, session)| Some((session.id(), place(at)?))).collect();
         let by_name: BTreeMap<&WorkerId, WorkerIx> =
             self.sessions.iter().filter_map(|s| Some((s.worker(), *by_id.get(&s.id())?))).collect();
-        let accepts = |ix: WorkerIx| self.candidates[ix.get()].standing.takes();
+        let takes = |ix: WorkerIx| self.candidates[ix.get()].standing.takes();
+        let settings = |key: PartitionKey| keyspace.settings().get(&key.partition);
+        let stays = |key: PartitionKey| {
+            moved.contains_key(&key) || settings(key).is_some_and(|set| set.frozen.is_some())
+        };
         // With a lock delay what is freed cools before it is granted.
         let cools = !keyspace.policy().lock_delay().is_zero();
         let floor = self.floor.max(keyspace.floor());
@@ -96,7 +143,7 @@ impl<'a> Picture<'a> {
                 Phase::Draining(drain) if gone(&drain.session) => {
                     // The move goes on without the owner's release, to where it was going.
                     let owner = by_id.get(&drain.session).copied();
-                    match target(drain, &by_name).filter(|to| accepts(*to) && owner != Some(*to)) {
+                    match target(drain, &by_name).filter(|to| takes(*to) && owner != Some(*to)) {
                         Some(to) => {
                             handed_on.push((key, to));
                             Spot::in_flight(to)
@@ -108,7 +155,7 @@ impl<'a> Picture<'a> {
                     }
                 }
                 Phase::Owned { session, ready } => match by_id.get(session) {
-                    Some(by) if *ready && !moved.contains_key(&key) && accepts(*by) => Spot::owned(*by),
+                    Some(by) if *ready && !stays(key) => Spot::owned(*by),
                     Some(by) => Spot::fixed(*by),
                     None => Spot::HELD,
                 },
@@ -122,8 +169,12 @@ impl<'a> Picture<'a> {
                 },
             };
             let setback = partition.setback().and_then(|setback| by_name.get(&setback.worker)).copied();
-            match setback.or(avoid) {
+            let spot = match setback.or(avoid) {
                 Some(worker) => spot.avoiding(worker),
+                None => spot,
+            };
+            match pin(partition, settings(key)) {
+                Some(worker) => spot.pinned(by_name.get(worker).map_or(Pin::Absent, |ix| Pin::To(*ix))),
                 None => spot,
             }
         };
@@ -141,6 +192,52 @@ pub(super) struct Spots {
 
 pub(super) fn contains_vacant(spots: &[Spot]) -> bool {
     spots.iter().any(|spot| matches!(spot.standing, Standing::Vacant(_)))
+}
+
+/// What a plan may do with a worker.
+///
+/// One that is suspected, without a connection or about to leave comes first: nobody can tell whether it would let go of
+/// anything.
+fn standing(state: &State, keyspace: &Keyspace, session: &Session, outlook: Outlook<'_>) -> WorkerStanding {
+    if session.withdrawn() || session.suspicion().is_some() || outlook.absent.contains(&session.id()) {
+        return WorkerStanding::Away;
+    }
+    standing_by_settings(state, keyspace, session.worker(), session.labels())
+}
+
+/// What a plan may do with a worker that is there.
+pub(super) fn standing_by_settings(
+    state: &State,
+    keyspace: &Keyspace,
+    worker: &WorkerId,
+    labels: &BTreeMap<String, String>,
+) -> WorkerStanding {
+    let set = state.worker_settings().get(worker);
+    let on = |of: fn(&crate::state::WorkerSettings) -> bool| set.is_some_and(of);
+    if on(|set| set.frozen.is_some()) {
+        WorkerStanding::Frozen
+    } else if let Some(constraint) = unmet(keyspace.policy().constraints(), labels) {
+        WorkerStanding::Ineligible(constraint.clone())
+    } else if on(|set| set.drained.is_some()) {
+        WorkerStanding::Drained
+    } else if on(|set| set.cordoned.is_some()) {
+        WorkerStanding::Cordoned
+    } else {
+        WorkerStanding::Takes
+    }
+}
+
+/// The worker that a partition belongs to: the one it is held for while that is restarted, or the one it is pinned to.
+fn pin<'a>(partition: &'a Partition, set: Option<&'a PartitionSettings>) -> Option<&'a WorkerId> {
+    if is_held(partition) {
+        return partition.history().last().map(|tenure| &tenure.worker);
+    }
+    set.and_then(|set| set.pin.as_ref()).map(|(worker, _)| worker)
+}
+
+/// Whether a partition waits for its last owner, which is being restarted.
+pub(super) fn is_held(partition: &Partition) -> bool {
+    matches!(partition.phase(), Phase::Cooling(cooling) if cooling.why == CoolingWhy::Hold)
 }
 
 /// Why nobody owns a partition, or nobody will in a moment: only a lost owner has it taken away while it has it.

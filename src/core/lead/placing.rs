@@ -8,10 +8,11 @@
 //! looked at again until a look finds nothing to do; only then does it wait for an event.
 
 use super::MAX_COMMANDS;
-use super::picture::{Outlook, Picture, Spots, contains_vacant};
-use crate::ids::{KeyspaceId, PartitionKey, SessionId, WorkerId};
-use crate::placement::{PartitionKeys, PlanError, PlannedMove, Ring, Spot, View, plan};
-use crate::state::{Command, EndReason, Event, GrantReason, Partition, Session, State};
+use super::pace::Pace;
+use super::picture::{Outlook, Picture, Spots, contains_vacant, is_held};
+use crate::ids::{KeyspaceId, LogIndex, PartitionKey, SessionId, WorkerId};
+use crate::placement::{Newly, PartitionKeys, PlanError, PlannedMove, Reason, Ring, Spot, View, plan};
+use crate::state::{Command, EndReason, Event, GrantReason, Keyspace, Partition, Session, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -65,6 +66,8 @@ pub struct Placing {
     fresh: bool,
     /// Why a keyspace could not be planned; its assignment stands.
     errors: BTreeMap<KeyspaceId, PlanError>,
+    /// What is new about workers since a keyspace was last in balance.
+    news: BTreeMap<KeyspaceId, BTreeMap<WorkerId, Newly>>,
 }
 
 /// Keyspaces to look at, and from when on.
@@ -88,12 +91,12 @@ impl Agenda {
     }
 }
 
-/// By what it decides. The rings follow from the workers in the state, and the errors are for people.
+/// By what it decides. The rings follow from the workers in the state, and errors and news are for people.
 impl Hash for Placing {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let Placing { settings, settled_from, unsettled_from, vacant, unbalanced, resting, .. } = self;
         (settings, settled_from, unsettled_from, vacant, unbalanced, resting).hash(hasher);
-        let Placing { moved, expired, brake_opens, fresh, rings: _, errors: _, .. } = self;
+        let Placing { moved, expired, brake_opens, fresh, rings: _, errors: _, news: _, .. } = self;
         (moved, expired, brake_opens, fresh).hash(hasher);
     }
 }
@@ -114,6 +117,7 @@ impl Placing {
             rings: BTreeMap::new(),
             fresh: true,
             errors: BTreeMap::new(),
+            news: BTreeMap::new(),
         }
     }
 
@@ -144,6 +148,7 @@ impl Placing {
                 self.unbalanced.remove(*id);
                 self.rings.remove(id);
                 self.errors.remove(id);
+                self.news.remove(id);
                 self.resting.retain(|key, _| key.keyspace != *id);
                 self.moved.retain(|key, _| key.keyspace != *id);
             }
@@ -161,6 +166,21 @@ impl Placing {
             }
             Event::Suspected(_) | Event::PlanChanged(_) => {}
             Event::Cleared(_) => self.somebody_is_back(),
+        }
+    }
+
+    /// A worker has joined.
+    pub fn joined(&mut self, session: &Session) {
+        for keyspace in session.keyspaces() {
+            self.news.entry(*keyspace).or_default().insert(session.worker().clone(), Newly::Joined);
+        }
+    }
+
+    /// What is set about a worker has changed; it may be its weight.
+    pub fn worker_set(&mut self, session: &Session) {
+        for keyspace in session.keyspaces() {
+            let news = self.news.entry(*keyspace).or_default();
+            news.entry(session.worker().clone()).or_insert(Newly::Reweighted);
         }
     }
 
@@ -184,6 +204,16 @@ impl Placing {
     /// An operator has moved this partition: balancing leaves it alone for a while.
     pub fn moved_by_operator(&mut self, key: PartitionKey, now: Instant) {
         self.moved.insert(key, now);
+    }
+
+    /// What is new about the workers of a keyspace.
+    pub(super) fn news(&self, id: KeyspaceId) -> Option<&BTreeMap<WorkerId, Newly>> {
+        self.news.get(&id)
+    }
+
+    /// Partitions that an operator moved, and when.
+    pub(super) fn moved(&self) -> &BTreeMap<PartitionKey, Instant> {
+        &self.moved
     }
 
     /// Why keyspaces could not be planned.
@@ -285,8 +315,17 @@ impl Placing {
         }
     }
 
-    /// The moves to begin now, within each keyspace's budget.
-    pub fn moves(&mut self, now: Instant, state: &State, absent: &BTreeSet<SessionId>) -> Vec<Vec<Command>> {
+    /// The moves to begin now, within each keyspace's budget and its bound on moves in a minute.
+    ///
+    /// What an operator demands, by a drain, a pin or a label, is done also where balancing is not. Nothing is done where
+    /// it is frozen.
+    pub fn moves(
+        &mut self,
+        now: Instant,
+        state: &State,
+        absent: &BTreeSet<SessionId>,
+        pace: &mut Pace,
+    ) -> Vec<Vec<Command>> {
         let for_too_long = now.since(self.unsettled_from) >= self.settings.settle * MAX_UNSETTLED;
         if !self.settled(now) && !for_too_long {
             return Vec::new();
@@ -300,18 +339,21 @@ impl Placing {
         self.moved.retain(|_, at| now.since(*at) < self.settings.cool_down);
         let (nobody, nothing) = (BTreeSet::new(), BTreeSet::new());
         let outlook = Outlook { absent, expiring: &nobody, freed: &nothing };
-        let mut drains = Vec::new();
+        let mut drains: BTreeMap<Option<LogIndex>, Vec<Command>> = BTreeMap::new();
         for id in look {
             let Some(picture) = Picture::of(state, id, outlook) else { continue };
-            let room = picture.room_for_moves();
-            // What is in flight, or vacant, changes by an event, which brings the keyspace back here.
-            if !picture.keyspace.policy().balance() || room == 0 {
+            let policy = picture.keyspace.policy();
+            let paced = pace.room(id, policy.moves_per_minute(), now);
+            if let (0, Some(opens)) = (paced, pace.opens(id)) {
+                self.unbalanced.add(id, opens);
+            }
+            // What is in flight changes by an event, which brings the keyspace back here.
+            let room = picture.room_for_moves().min(paced);
+            if room == 0 {
                 continue;
             }
+            let picture = picture.with_news(self.news.get(&id));
             let Spots { spots, .. } = picture.spots(&self.moved, outlook);
-            if contains_vacant(&spots) {
-                continue;
-            }
             let Some(moves) = self.plan(&picture, &spots) else {
                 self.unbalanced.add(id, now + ERROR_PACE);
                 continue;
@@ -320,20 +362,35 @@ impl Placing {
             if let Some(at) = cooled_down.map(|(_, at)| *at + self.settings.cool_down).min() {
                 self.unbalanced.add(id, at);
             }
-            for planned in moves.iter().filter(|m| !m.reason.is_repair()).take(room) {
+            if !moves.iter().any(|planned| planned.reason.is_balance()) {
+                self.news.remove(&id);
+            }
+            let wanted =
+                |m: &&PlannedMove| !m.reason.is_repair() && (policy.balance() || !m.reason.is_balance());
+            let began = moves.iter().filter(wanted).count().min(room);
+            pace.began(id, began, now);
+            for planned in moves.iter().filter(wanted).take(room) {
                 let key = PartitionKey { keyspace: id, partition: planned.partition };
                 let Some(epoch) = state.partition(key).and_then(Partition::epoch) else { continue };
                 self.unbalanced.add(id, now);
-                drains.push(Command::Drain {
+                let directive = directive(state, picture.keyspace, key, planned.reason);
+                drains.entry(directive).or_default().push(Command::Drain {
                     partition: key,
                     epoch,
                     to: picture.sessions[planned.to.get()].worker().clone(),
-                    deadline: picture.keyspace.policy().drain_deadline(),
-                    why: GrantReason::Balance,
+                    deadline: policy.drain_deadline(),
+                    why: grant_reason(planned.reason),
                 });
             }
         }
-        drains.chunks(MAX_COMMANDS).map(<[Command]>::to_vec).collect()
+        let mut entries = Vec::new();
+        for (directive, drains) in drains {
+            let under = directive.map(|directive| Command::Under { directive });
+            for part in drains.chunks(MAX_COMMANDS - usize::from(under.is_some())) {
+                entries.push(under.iter().chain(part).cloned().collect());
+            }
+        }
+        entries
     }
 
     /// A planning error leaves the assignment as it is, and is shown until a plan succeeds.
@@ -366,8 +423,13 @@ impl Placing {
             Some((_, keys)) => (Ring::new(&picture.candidates)?, keys),
             None => (Ring::new(&picture.candidates)?, PartitionKeys::new(keyspace.name(), keyspace.count())),
         };
+        let loads = picture.loads();
         let view = View::new(keyspace.name(), &picture.candidates, spots).with_ring(&ring).with_keys(&keys);
-        let moves = plan(&view)?.moves;
+        let view = view.with_rules(picture.rules());
+        let moves = match &loads {
+            Some(loads) => plan(&view.with_loads(loads))?.moves,
+            None => plan(&view)?.moves,
+        };
         Ok((moves, (ring, keys)))
     }
 
@@ -390,6 +452,34 @@ impl Placing {
     }
 }
 
+/// The directive that a planned move follows from.
+fn directive(state: &State, keyspace: &Keyspace, key: PartitionKey, why: Reason) -> Option<LogIndex> {
+    match why {
+        Reason::Pin => keyspace.settings().get(&key.partition)?.pin.as_ref().map(|(_, by)| *by),
+        Reason::Drain => {
+            let owner = state.session(state.partition(key)?.owner()?)?;
+            state.worker_settings().get(owner.worker())?.drained
+        }
+        _ => None,
+    }
+}
+
+/// What the history says of a planned move.
+fn grant_reason(why: Reason) -> GrantReason {
+    match why {
+        Reason::Pin => GrantReason::Pin,
+        Reason::Drain => GrantReason::Drain,
+        Reason::Label => GrantReason::Label,
+        Reason::Join => GrantReason::Join,
+        Reason::Weight => GrantReason::Weight,
+        Reason::Zone => GrantReason::Zone,
+        Reason::Load => GrantReason::Load,
+        Reason::Balance => GrantReason::Balance,
+        // Repairs are no planned moves, and have their reasons from the history.
+        Reason::First | Reason::Leave | Reason::Failure | Reason::Returned => GrantReason::Vacated,
+    }
+}
+
 /// The grants of one look.
 struct Grants<'a> {
     state: &'a State,
@@ -404,6 +494,7 @@ impl Grants<'_> {
         let failed = |last: SessionId| self.freed.contains(&key) || self.expired.contains(&last);
         let why = match partition.history().last() {
             None => GrantReason::First,
+            Some(_) if is_held(partition) => GrantReason::Returned,
             Some(last) if failed(last.session) => GrantReason::Failover,
             Some(_) => GrantReason::Vacated,
         };

@@ -242,6 +242,7 @@ impl Change<'_> {
                 Some((worker, cut(error, MAX_FAILURE_BYTES).to_owned()))
             }
         };
+        let moving = matches!(partition.phase, Phase::Draining(_));
         let count = partition.setback.as_ref().map_or(0, |s| s.count).saturating_add(1);
         if let Some(slot) = self.state.partition_mut(key) {
             self.journal.push(Undo::Partition(key, Box::new(slot.clone())));
@@ -249,6 +250,8 @@ impl Change<'_> {
         }
         let freed = match how {
             Released::Failed(_) => Freed::Failed,
+            // Where it was on its way to another worker, it goes on there.
+            Released::Restarting if moving => Freed::Released,
             Released::Restarting => Freed::Restarting,
             Released::Revoked | Released::Returned => Freed::Released,
         };

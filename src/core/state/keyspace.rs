@@ -3,7 +3,7 @@
 use super::directive::PartitionSettings;
 use super::partition::Partition;
 use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, LogIndex, PartitionId};
-use crate::placement::PartitionCount;
+use crate::placement::{Constraint, PartitionCount};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,6 +19,10 @@ pub const MAX_LOCK_DELAY: Duration = Duration::from_secs(60);
 pub const MAX_DRAIN_DEADLINE: Duration = Duration::from_secs(3600);
 /// The longest wait for a worker that announced its restart.
 pub const MAX_REJOIN_HOLD: Duration = Duration::from_secs(3600);
+/// How many constraints on labels a keyspace may have.
+pub const MAX_CONSTRAINTS: usize = 32;
+/// The longest constraint as text, in bytes.
+pub const MAX_CONSTRAINT_BYTES: usize = 256;
 /// The highest bound on moves in a minute.
 pub const MAX_MOVES_PER_MINUTE: u32 = 1_000_000;
 /// How many keyspaces there may be.
@@ -51,6 +55,7 @@ pub struct Policy {
     moves_per_minute: u32,
     rejoin_hold: Duration,
     spread_zones: bool,
+    constraints: Vec<Constraint>,
 }
 
 /// Fields of a [`Policy`] to set; those left out stay.
@@ -74,6 +79,8 @@ pub struct PolicyChange {
     pub rejoin_hold: Option<Duration>,
     /// Whether partitions are spread over the zones that workers name in their label `zone`.
     pub spread_zones: Option<bool>,
+    /// What a worker's labels have to be for it to own partitions here; all of them.
+    pub constraints: Option<Vec<Constraint>>,
 }
 
 /// A policy that cannot work.
@@ -99,6 +106,9 @@ pub enum PolicyError {
     /// More moves than any cluster makes.
     #[error("moves_per_minute {0} is out of bounds: it is 0 (no bound) to 1000000")]
     MovesPerMinute(u32),
+    /// More constraints than a policy may have, or a longer one.
+    #[error("labels: there are at most {MAX_CONSTRAINTS}, each of at most {MAX_CONSTRAINT_BYTES} bytes")]
+    Constraints,
     /// The hold is out of bounds.
     #[error("rejoin_hold {}ms is out of bounds: it is 0 (none) to 1h", .0.as_millis())]
     RejoinHold(Duration),
@@ -117,6 +127,7 @@ impl Default for Policy {
             moves_per_minute: 0,
             rejoin_hold: Duration::ZERO,
             spread_zones: true,
+            constraints: Vec::new(),
         }
     }
 }
@@ -141,6 +152,7 @@ impl Policy {
             moves_per_minute: change.moves_per_minute.unwrap_or(self.moves_per_minute),
             rejoin_hold: change.rejoin_hold.unwrap_or(self.rejoin_hold),
             spread_zones: change.spread_zones.unwrap_or(self.spread_zones),
+            constraints: change.constraints.as_ref().unwrap_or(&self.constraints).clone(),
         };
         if policy.ttl < MIN_TTL || policy.ttl > MAX_TTL {
             return Err(PolicyError::Ttl(policy.ttl));
@@ -156,6 +168,10 @@ impl Policy {
         }
         if policy.moves_per_minute > MAX_MOVES_PER_MINUTE {
             return Err(PolicyError::MovesPerMinute(policy.moves_per_minute));
+        }
+        let too_long = |constraint: &Constraint| constraint.to_string().len() > MAX_CONSTRAINT_BYTES;
+        if policy.constraints.len() > MAX_CONSTRAINTS || policy.constraints.iter().any(too_long) {
+            return Err(PolicyError::Constraints);
         }
         if policy.rejoin_hold > MAX_REJOIN_HOLD {
             return Err(PolicyError::RejoinHold(policy.rejoin_hold));
@@ -211,6 +227,11 @@ impl Policy {
     /// Whether partitions are spread over the zones that workers name in their label `zone`.
     pub fn spread_zones(&self) -> bool {
         self.spread_zones
+    }
+
+    /// What a worker's labels have to be for it to own partitions here; all of them.
+    pub fn constraints(&self) -> &[Constraint] {
+        &self.constraints
     }
 }
 

@@ -1,6 +1,6 @@
 //! Keyspaces: create, update, delete, list.
 
-use super::request::{Answer, run};
+use super::request::{Answer, run_one};
 use crate::context::Context;
 use crate::map::no_such_keyspace;
 use crate::raft::Timings;
@@ -51,7 +51,7 @@ pub(super) async fn create(
     shortest.check(&policy)?;
     let asked = Keyspace { name: name.clone(), partitions, policy: policy.clone() };
     let create = Command::CreateKeyspace { keyspace: name, partitions, policy };
-    let answer = run(context, id, |_| Ok(Some(create.clone()))).await?;
+    let answer = run_one(context, id, |_| Ok(Some(create.clone()))).await?;
     if matches!(answer, Answer::Now { .. }) {
         tracing::info!(keyspace = %asked.name, partitions = partitions.get(), "created a keyspace");
     }
@@ -73,7 +73,7 @@ pub(super) async fn update(
     let id = RequestId::try_from(request.request)?;
     let name = checked::keyspace_name("name", &request.name)?;
     let change = change(request.policy)?;
-    let answer = run(context, id, |local| {
+    let answer = run_one(context, id, |local| {
         let keyspace = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?;
         shortest.check(&keyspace.policy().with(&change).map_err(Failure::invalid)?)?;
         Ok(Some(Command::UpdateKeyspace { keyspace: keyspace.id(), change: change.clone() }))
@@ -90,7 +90,7 @@ pub(super) async fn update(
 pub(super) async fn delete(context: &Context, request: v1::DeleteKeyspaceRequest) -> Result<(), Failure> {
     let id = RequestId::try_from(request.request)?;
     let name = checked::keyspace_name("name", &request.name)?;
-    let answer = run(context, id, |local| {
+    let answer = run_one(context, id, |local| {
         let keyspace = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?;
         Ok(Some(Command::DeleteKeyspace { keyspace: keyspace.id() }))
     })

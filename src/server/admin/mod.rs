@@ -16,9 +16,9 @@
 mod cluster;
 mod health;
 mod keyspaces;
-mod moves;
+pub(crate) mod moves;
 mod partitions;
-mod request;
+pub(crate) mod request;
 mod workers;
 
 #[cfg(test)]
@@ -49,7 +49,7 @@ pub(crate) struct Admin {
 }
 
 /// Pieces of a list.
-type Pieces<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(crate) type Pieces<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl Admin {
     /// The service of a node that may not belong to a cluster yet.
@@ -67,7 +67,8 @@ impl Admin {
         let _ = self.context.set(context);
     }
 
-    fn context(&self) -> Result<&Context, Failure> {
+    /// What a service works with, once the node belongs to a cluster.
+    pub(crate) fn context(&self) -> Result<&Context, Failure> {
         self.context.get().ok_or_else(|| late::not_yet(self.formation.progress()))
     }
 }

@@ -1,15 +1,16 @@
 //! Planned moves that an operator asks for, and the end of a cooling.
 
-use super::request::{Answer, run};
+use super::request::{Answer, run, run_one};
 use crate::context::Context;
 use crate::map::{no_such_keyspace, no_such_partition};
+use crate::placement::directive::{Given, direct};
 use crate::refusal;
 use crate::replica::Local;
 use ringfence_api::Failure;
 use ringfence_api::convert::{RequestId, checked};
 use ringfence_api::v1;
 use ringfence_core::ids::{Epoch, KeyspaceName, MoveId, PartitionId, PartitionKey, SessionId, WorkerId};
-use ringfence_core::state::{Command, GrantReason, Outcome, Partition, Phase, Session, State};
+use ringfence_core::state::{Command, GrantReason, Outcome, Partition, Phase, Session, State, Subject};
 use ringfence_core::time::Instant;
 use std::collections::BTreeSet;
 
@@ -23,7 +24,16 @@ pub(super) async fn begin(
     let number = PartitionId::new(request.partition);
     let to = checked::worker_id("to", &request.to)?;
 
-    let answer = run(context, id, |local| step(local, context.clock.now(), &keyspace, number, &to)).await?;
+    let given = request.directive.map(|given| Given::from(Some(given)));
+    let what = format!("move partition {keyspace}/{} to worker {to}", number.get());
+    let answer = run(context, id, |local| {
+        let Some(step) = step(local, context.clock.now(), &keyspace, number, &to)? else {
+            return Ok(Vec::new());
+        };
+        let subject = Subject::Partition(find(&local.state, &keyspace, number)?);
+        Ok(given.iter().map(|given| direct(subject.clone(), given, &what)).chain([step]).collect())
+    });
+    let answer = answer.await?;
     let local = &mut *context.replica.lock();
     let key = find(&local.state, &keyspace, number)?;
     if let Answer::Now { term, .. } = &answer {
@@ -119,7 +129,11 @@ fn target<'a>(
     Ok(session)
 }
 
-fn find(state: &State, keyspace: &KeyspaceName, number: PartitionId) -> Result<PartitionKey, Failure> {
+pub(crate) fn find(
+    state: &State,
+    keyspace: &KeyspaceName,
+    number: PartitionId,
+) -> Result<PartitionKey, Failure> {
     let keyspace = state.keyspace_named(keyspace).ok_or_else(|| no_such_keyspace(keyspace))?;
     if number.get() >= keyspace.count().get() {
         return Err(no_such_partition(keyspace, number));
@@ -153,7 +167,7 @@ pub(super) async fn end_cooling(context: &Context, request: v1::EndCoolingReques
         let partition = find(&local.state, &keyspace, number)?;
         Ok(Some(Command::EndCooling { partition, epoch }))
     };
-    let answer = run(context, id, decide).await?;
+    let answer = run_one(context, id, decide).await?;
     if matches!(answer, Answer::Now { .. }) {
         tracing::warn!(%keyspace, partition = number.get(), %epoch, "an operator ended a cooling");
     }

@@ -74,6 +74,6 @@ pub(super) async fn get(
     let history = local.state.partition(key).ok_or_else(absent)?.history();
     Ok(v1::GetPartitionResponse {
         partition: Some(shown.into()),
-        history: history.iter().rev().map(|tenure| Tenure::from(tenure).into()).collect(),
+        history: history.iter().rev().map(|tenure| Tenure::read(&local.state, tenure).into()).collect(),
     })
 }

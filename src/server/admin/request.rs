@@ -12,7 +12,7 @@ use ringfence_core::state::{Command, Outcome, Refused};
 const TRIES: usize = 3;
 
 /// What became of a request.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// It took effect now.
     Now {
         /// The term in which it was decided.
@@ -27,37 +27,51 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// What the first command did.
-    pub(super) fn outcome(&self) -> Option<&Outcome> {
+    /// What the last command did: a directive comes before what it decides.
+    pub(crate) fn outcome(&self) -> Option<&Outcome> {
         match self {
-            Answer::Now { outcomes, .. } | Answer::Before(outcomes) => outcomes.first(),
+            Answer::Now { outcomes, .. } | Answer::Before(outcomes) => outcomes.last(),
             Answer::Nothing => None,
         }
     }
 }
 
-/// Decides on a confirmed state what to propose, and proposes it under the request's id. `None` from `decide`: there is
-/// nothing to do.
+/// [`run`] for a single command.
 ///
 /// # Errors
-/// [`Failure`]: of `decide`, of the log, or because the state refused.
-pub(super) async fn run(
+/// As [`run`].
+pub(super) async fn run_one(
     context: &Context,
     request: RequestId,
     decide: impl Fn(&Local) -> Result<Option<Command>, Failure>,
 ) -> Result<Answer, Failure> {
+    run(context, request, |local| Ok(decide(local)?.into_iter().collect())).await
+}
+
+/// Decides on a confirmed state what to propose, and proposes it under the request's id. Nothing from `decide`: there is
+/// nothing to do.
+///
+/// # Errors
+/// [`Failure`]: of `decide`, of the log, or because the state refused.
+pub(crate) async fn run(
+    context: &Context,
+    request: RequestId,
+    decide: impl Fn(&Local) -> Result<Vec<Command>, Failure>,
+) -> Result<Answer, Failure> {
     let mut tries = 1;
     loop {
         let (term, _) = context.confirm().await?;
-        let command = {
+        let commands = {
             let local = context.replica.lock();
             if let Some(outcomes) = local.state.answer_to(request.id) {
                 return Ok(Answer::Before(outcomes.to_vec()));
             }
             decide(&local)?
         };
-        let Some(command) = command else { return Ok(Answer::Nothing) };
-        match context.propose(Some(request.into()), vec![command], Some(term)).await? {
+        if commands.is_empty() {
+            return Ok(Answer::Nothing);
+        }
+        match context.propose(Some(request.into()), commands, Some(term)).await? {
             Ok(Committed { outcomes, .. }) => return Ok(Answer::Now { term, outcomes }),
             // A refused request changed nothing and is not remembered, so it may be decided anew under its id.
             Err(refused) if tries < TRIES && moved_on(&refused.why) => tries += 1,

@@ -131,6 +131,7 @@ async fn f073_f075_without_a_majority_nothing_is_answered_and_no_epoch_is_spent(
     let moves = (0..100).map(|_| {
         let mut admin = admin.clone();
         let request = v1::MovePartitionRequest {
+            directive: None,
             request: request_id(),
             keyspace: "orders".into(),
             partition: 0,
@@ -179,6 +180,7 @@ async fn an_operator_moves_a_partition_and_is_told_what_stands_in_the_way() {
     join(&node, "w2", "orders").await;
     join(&node, "w3", "users").await;
     let to = |worker: &str, keyspace: &str| v1::MovePartitionRequest {
+        directive: None,
         request: request_id(),
         keyspace: keyspace.into(),
         partition: 0,
@@ -187,9 +189,15 @@ async fn an_operator_moves_a_partition_and_is_told_what_stands_in_the_way() {
     for (request, expected) in [
         (to("w9", "orders"), ErrorKind::NotFound),
         (to("w1", "absent"), ErrorKind::NotFound),
-        (v1::MovePartitionRequest { partition: 2, ..to("w1", "orders") }, ErrorKind::NotFound),
+        (
+            v1::MovePartitionRequest { directive: None, partition: 2, ..to("w1", "orders") },
+            ErrorKind::NotFound,
+        ),
         (to("w3", "orders"), ErrorKind::Refused),
-        (v1::MovePartitionRequest { request: None, ..to("w1", "orders") }, ErrorKind::Invalid),
+        (
+            v1::MovePartitionRequest { directive: None, request: None, ..to("w1", "orders") },
+            ErrorKind::Invalid,
+        ),
     ] {
         assert_eq!(kind(&admin.move_partition(request).await.unwrap_err()), expected);
     }

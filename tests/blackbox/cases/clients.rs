@@ -156,10 +156,10 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
         let update = v1::UpdateKeyspaceRequest {
             request: Some(request_id()),
             name: "orders".to_owned(),
-            policy: Some(policy),
+            policy: Some(policy.clone()),
         };
         assert_eq!(
-            refused(operator.create_keyspace(with(policy, 1)).await),
+            refused(operator.create_keyspace(with(policy.clone(), 1)).await),
             ErrorKind::Invalid,
             "{policy:?}"
         );
@@ -266,6 +266,7 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
         assert_eq!(refused(operator.end_cooling(end).await), ErrorKind::Invalid);
     }
     let moving = v1::MovePartitionRequest {
+        directive: None,
         request: Some(request_id()),
         keyspace: "orders".to_owned(),
         partition: u32::MAX,

@@ -57,6 +57,7 @@ async fn f014_t43_a_request_sent_again_to_the_next_leader_takes_effect_once_also
     let second = Session::open(&endpoints[leader as usize - 1], "w2", "orders").await;
 
     let request = v1::MovePartitionRequest {
+        directive: None,
         request: Some(request_id()),
         keyspace: "orders".to_owned(),
         partition: 0,

@@ -46,6 +46,7 @@ fn change_of_format_2() -> PolicyChange {
         moves_per_minute: Some(300),
         rejoin_hold: Some(Duration::from_secs(90)),
         spread_zones: Some(false),
+        constraints: Some(vec!["disk=ssd".parse().unwrap(), "!spot".parse().unwrap()]),
         ..change()
     }
 }

@@ -105,7 +105,29 @@ impl World {
         session
     }
 
+    /// Joins with labels, and connects.
+    pub(super) fn join_labelled(
+        &mut self,
+        name: &str,
+        keyspaces: &[KeyspaceId],
+        labels: &[(&str, &str)],
+    ) -> SessionId {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let session = self.join_as(name, keyspaces, labels.collect());
+        self.connect(name);
+        session
+    }
+
     pub(super) fn join_unconnected(&mut self, name: &str, keyspaces: &[KeyspaceId]) -> SessionId {
+        self.join_as(name, keyspaces, BTreeMap::new())
+    }
+
+    fn join_as(
+        &mut self,
+        name: &str,
+        keyspaces: &[KeyspaceId],
+        labels: BTreeMap<String, String>,
+    ) -> SessionId {
         if let Some(earlier) = self.workers.remove(name) {
             self.workers.insert(format!("{name}, replaced"), earlier);
         }
@@ -116,7 +138,7 @@ impl World {
             secret_hash: [0; 32],
             address: format!("{name}:1"),
             weight: Weight::ONE,
-            labels: BTreeMap::new(),
+            labels,
             keyspaces: keyspaces.iter().copied().collect::<BTreeSet<_>>(),
             replaces: self.state.session_of(&worker).map(Session::id),
         };

@@ -237,6 +237,7 @@ fn policy_change(c: u8, d: u8) -> PolicyChange {
         rejoin_hold: Some(Duration::from_secs(u64::from(d % 2) * 30)),
         moves_per_minute: c.is_multiple_of(3).then_some(u32::from(d)),
         spread_zones: some_bool(c),
+        constraints: d.is_multiple_of(5).then(|| vec!["!zone=z0".parse().expect("a constraint")]),
         ..PolicyChange::default()
     }
 }

@@ -1,0 +1,181 @@
+//! A look at one keyspace for people: the plan as it would be made now, or if something were different, and why a
+//! partition is where it is. Nothing is decided here.
+
+use super::Leadership;
+use super::picture::{Outlook, Picture, ZONE_LABEL, standing_by_settings};
+use crate::ids::{KeyspaceId, PartitionId, WorkerId};
+use crate::placement::{
+    Candidate, Explanation, Pin, Plan, PlanError, Rules, Spot, Standing, Vacancy, View, Weight, WorkerIx,
+    ZoneIx, explain, plan,
+};
+use crate::state::{Keyspace, State};
+use crate::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Something to suppose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhatIf {
+    /// A worker joins. One that is there is taken to join anew.
+    Add {
+        /// Its name.
+        worker: WorkerId,
+        /// Its weight.
+        weight: Weight,
+        /// Its labels.
+        labels: BTreeMap<String, String>,
+    },
+    /// A worker is gone; its partitions are vacant.
+    Remove(WorkerId),
+    /// A worker has another weight.
+    Weigh(WorkerId, Weight),
+}
+
+/// A keyspace as a plan sees it.
+#[derive(Clone, Debug)]
+pub struct Survey<'a> {
+    keyspace: &'a Keyspace,
+    candidates: Vec<Candidate>,
+    /// The zones' names, by their numbers.
+    zones: Vec<String>,
+    spots: Vec<Spot>,
+    loads: Option<Vec<u32>>,
+    rules: Rules,
+}
+
+impl Leadership {
+    /// The keyspace as this leadership would plan it now.
+    pub fn survey<'a>(&self, now: Instant, state: &'a State, id: KeyspaceId) -> Option<Survey<'a>> {
+        let (nobody, nothing, absent) = (BTreeSet::new(), BTreeSet::new(), self.presence.absent(now));
+        let outlook = Outlook { absent: &absent, expiring: &nobody, freed: &nothing };
+        let picture = Picture::of(state, id, outlook)?.with_news(self.placing.news(id));
+        let spots = picture.spots(self.placing.moved(), outlook).spots;
+        let zones = picture.candidates.iter().zip(&picture.sessions).filter_map(|(candidate, session)| {
+            Some((candidate.zone?.get(), session.labels().get(ZONE_LABEL)?.clone()))
+        });
+        Some(Survey {
+            keyspace: picture.keyspace,
+            zones: zones.collect::<BTreeMap<u32, String>>().into_values().collect(),
+            spots,
+            loads: picture.loads(),
+            rules: picture.rules(),
+            candidates: picture.candidates,
+        })
+    }
+}
+
+impl Survey<'_> {
+    /// The workers, in the order of their names, which is that of a [`WorkerIx`].
+    pub fn workers(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// The name of a zone.
+    pub fn zone(&self, zone: ZoneIx) -> &str {
+        self.zones.get(zone.get() as usize).map_or("", String::as_str)
+    }
+
+    /// The name of a worker.
+    pub fn name(&self, worker: WorkerIx) -> &WorkerId {
+        &self.candidates[worker.get()].worker
+    }
+
+    /// The plan.
+    ///
+    /// # Errors
+    /// [`PlanError`] when none can be made.
+    pub fn plan(&self) -> Result<Plan, PlanError> {
+        plan(&self.view())
+    }
+
+    /// Why a partition is where it is.
+    ///
+    /// # Errors
+    /// [`PlanError`] when no plan can be made, or the partition is not there.
+    pub fn explain(&self, partition: PartitionId) -> Result<Explanation, PlanError> {
+        explain(&self.view(), partition)
+    }
+
+    fn view(&self) -> View<'_> {
+        let view = View::new(self.keyspace.name(), &self.candidates, &self.spots).with_rules(self.rules);
+        self.loads.as_ref().map_or(view, |loads| view.with_loads(loads))
+    }
+
+    /// Supposes something. A worker to remove or to weigh has to be there.
+    ///
+    /// # Errors
+    /// The worker that is not there.
+    pub fn suppose(&mut self, what: WhatIf, state: &State) -> Result<(), WorkerId> {
+        match what {
+            WhatIf::Weigh(worker, weight) => match self.find(&worker) {
+                Ok(at) => self.candidates[at].weight = weight,
+                Err(_) => return Err(worker),
+            },
+            WhatIf::Remove(worker) => match self.find(&worker) {
+                Ok(at) => {
+                    self.candidates.remove(at);
+                    let below = |ix: usize| if ix < at { Some(ix) } else { ix.checked_sub(1) };
+                    self.renumber(|ix| (ix != at).then(|| below(ix)).flatten());
+                }
+                Err(_) => return Err(worker),
+            },
+            WhatIf::Add { worker, weight, labels } => {
+                if self.find(&worker).is_ok() {
+                    self.suppose(WhatIf::Remove(worker.clone()), state)?;
+                }
+                let Err(at) = self.find(&worker) else { return Ok(()) };
+                let zone = labels.get(ZONE_LABEL).filter(|_| self.keyspace.policy().spread_zones());
+                let zone = zone.filter(|name| !name.is_empty()).map(|name| self.zone_named(name));
+                let standing = standing_by_settings(state, self.keyspace, &worker, &labels);
+                let newly = Some(crate::placement::Newly::Joined);
+                let candidate = Candidate { worker: worker.clone(), weight, standing, zone, newly };
+                self.candidates.insert(at, candidate);
+                self.renumber(|ix| Some(ix + usize::from(ix >= at)));
+                for (partition, set) in self.keyspace.settings() {
+                    if set.pin.as_ref().is_some_and(|(to, _)| *to == worker) {
+                        self.spots[partition.get() as usize].pin = Some(Pin::To(place(at)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, worker: &WorkerId) -> Result<usize, usize> {
+        self.candidates.binary_search_by(|candidate| candidate.worker.cmp(worker))
+    }
+
+    fn zone_named(&mut self, name: &str) -> ZoneIx {
+        let at = self.zones.iter().position(|zone| zone == name).unwrap_or_else(|| {
+            self.zones.push(name.to_owned());
+            self.zones.len() - 1
+        });
+        ZoneIx::new(u32::try_from(at).unwrap_or(u32::MAX))
+    }
+
+    /// Gives workers other places; a worker without a place is gone.
+    fn renumber(&mut self, to: impl Fn(usize) -> Option<usize>) {
+        let to = |ix: WorkerIx| to(ix.get()).map(place);
+        for spot in &mut self.spots {
+            spot.standing = match spot.standing {
+                Standing::Owned { by, movable } => match to(by) {
+                    Some(by) => Standing::Owned { by, movable },
+                    None => Standing::Vacant(Vacancy::Left),
+                },
+                Standing::InFlight { to: target } => match to(target) {
+                    Some(to) => Standing::InFlight { to },
+                    None => Standing::Vacant(Vacancy::Left),
+                },
+                other => other,
+            };
+            spot.avoid = spot.avoid.and_then(to);
+            spot.pin = spot.pin.map(|pin| match pin {
+                Pin::To(worker) => to(worker).map_or(Pin::Absent, Pin::To),
+                Pin::Absent => Pin::Absent,
+            });
+        }
+    }
+}
+
+fn place(at: usize) -> WorkerIx {
+    WorkerIx::new(u32::try_from(at).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,256 @@
+//! What operators set is carried out by whoever leads, and what follows from it says so.
+
+use super::world::{World, policy};
+use crate::ids::{KeyspaceId, LogIndex, PartitionKey, WorkerId};
+use crate::state::{
+    Command, GrantReason, PartitionChange, Phase, PolicyChange, Released, Tenure, WorkerChange,
+};
+use std::time::Duration;
+
+fn worker(name: &str) -> WorkerId {
+    WorkerId::new(name).unwrap()
+}
+
+fn set(world: &mut World, name: &str, change: WorkerChange) -> LogIndex {
+    world.apply(vec![Command::SetWorker { worker: worker(name), change }]).outcome.unwrap();
+    world.state.applied()
+}
+
+fn set_partition(world: &mut World, partition: PartitionKey, change: PartitionChange) -> LogIndex {
+    world.apply(vec![Command::SetPartition { partition, change }]).outcome.unwrap();
+    world.state.applied()
+}
+
+fn drained(on: bool) -> WorkerChange {
+    WorkerChange { drained: Some(on), ..WorkerChange::default() }
+}
+
+fn last(world: &World, key: PartitionKey) -> &Tenure {
+    world.state.partition(key).unwrap().history().last().unwrap()
+}
+
+fn manual() -> PolicyChange {
+    PolicyChange { balance: Some(false), ..policy() }
+}
+
+#[test]
+fn a_drained_worker_gives_up_all_it_has_also_where_balancing_is_manual() {
+    for change in [policy(), manual()] {
+        let mut world = World::of(12, &["a", "b", "c"], change);
+        let had = world.owned_by("a");
+        assert!(!had.is_empty());
+        let by = set(&mut world, "a", drained(true));
+        world.pass(3_000);
+        assert_eq!(world.owned_by("a"), []);
+        assert!(had.iter().all(|key| {
+            let last = last(&world, *key);
+            last.why == GrantReason::Drain && last.directive == Some(by)
+        }));
+        let settled = world.now;
+        world.elect(300);
+        world.pass(10_000);
+        assert_eq!(world.drains_since(settled), [], "it stays so");
+        set(&mut world, "a", drained(false));
+        world.pass(3_000);
+    }
+}
+
+#[test]
+fn a_worker_that_is_no_longer_drained_gets_its_share_again() {
+    let mut world = World::of(12, &["a", "b", "c"], policy());
+    set(&mut world, "a", drained(true));
+    world.pass(3_000);
+    set(&mut world, "a", drained(false));
+    world.pass(3_000);
+    assert_eq!(world.owned_by("a").len(), 4);
+}
+
+#[test]
+fn a_cordoned_worker_keeps_what_it_has_and_gets_nothing_not_even_repairs() {
+    let mut world = World::of(12, &["a", "b", "c"], policy());
+    let had = world.owned_by("a");
+    set(&mut world, "a", WorkerChange { cordoned: Some(true), ..WorkerChange::default() });
+    world.kill("b");
+    world.pass(12_000);
+    assert_eq!(world.owned_by("a"), had);
+    assert_eq!(world.owned_by("c").len(), 12 - had.len());
+}
+
+#[test]
+fn a_pinned_partition_goes_to_its_worker_and_back_to_it_after_a_failure() {
+    let mut world = World::of(6, &["a", "b"], policy());
+    let key = world.owned_by("a")[0];
+    let pin = PartitionChange { pin: Some(Some(worker("b"))), ..PartitionChange::default() };
+    let by = set_partition(&mut world, key, pin);
+    world.pass(2_000);
+    assert_eq!(world.owner(key), Some("b"));
+    assert_eq!((last(&world, key).why, last(&world, key).directive), (GrantReason::Pin, Some(by)));
+    world.kill("b");
+    world.pass(12_000);
+    assert_eq!(world.owner(key), Some("a"), "it is served while its worker is gone");
+    let orders = world.orders();
+    world.join("b", &[orders]);
+    world.pass(12_000);
+    assert_eq!(world.owner(key), Some("b"));
+}
+
+#[test]
+fn f029_what_is_frozen_does_not_move_and_is_repaired_all_the_same() {
+    let mut world = World::of(8, &["a"], policy());
+    let orders = world.orders();
+    world.apply(vec![Command::Freeze { keyspace: Some(orders), frozen: true }]).outcome.unwrap();
+    world.join("b", &[orders]);
+    let began = world.now;
+    world.pass(10_000);
+    assert_eq!(world.drains_since(began), []);
+    world.kill("a");
+    world.pass(12_000);
+    assert_eq!(world.owned_by("b").len(), 8, "a freeze is no reason to leave a partition without an owner");
+    world.join("a", &[orders]);
+    world.apply(vec![Command::Freeze { keyspace: Some(orders), frozen: false }]).outcome.unwrap();
+    world.pass(12_000);
+    assert_eq!(world.owned_by("a").len(), 4);
+}
+
+#[test]
+fn a_frozen_partition_stays_when_the_others_are_balanced() {
+    let mut world = World::of(8, &["a"], policy());
+    let orders = world.orders();
+    let stays: Vec<PartitionKey> = world.keys().into_iter().take(6).collect();
+    for key in &stays {
+        let frozen = PartitionChange { frozen: Some(true), ..PartitionChange::default() };
+        set_partition(&mut world, *key, frozen);
+    }
+    world.join("b", &[orders]);
+    world.pass(5_000);
+    assert!(stays.iter().all(|key| world.owner(*key) == Some("a")));
+    assert_eq!(world.owned_by("b").len(), 2, "what can be moved is");
+}
+
+#[test]
+fn a_worker_whose_labels_do_not_fit_owns_nothing() {
+    let constraints = Some(vec!["disk=ssd".parse().unwrap()]);
+    let mut world = World::of(4, &["a"], policy());
+    let orders = world.orders();
+    world.join_labelled("b", &[orders], &[("disk", "ssd")]);
+    let change = PolicyChange { constraints, ..PolicyChange::default() };
+    world.apply(vec![Command::UpdateKeyspace { keyspace: orders, change }]).outcome.unwrap();
+    world.pass(5_000);
+    assert_eq!((world.owned_by("a").len(), world.owned_by("b").len()), (0, 4));
+}
+
+#[test]
+fn partitions_are_spread_over_the_zones_that_workers_name() {
+    let mut world = World::new();
+    let orders = world.create("orders", 9, policy());
+    for (name, zone) in [("a", "east"), ("b", "east"), ("c", "west"), ("d", "west")] {
+        world.join_labelled(name, &[orders], &[("zone", zone)]);
+    }
+    world.pass(5_000);
+    let of = |names: [&str; 2]| names.iter().map(|name| world.owned_by(name).len()).sum::<usize>();
+    let (east, west) = (of(["a", "b"]), of(["c", "d"]));
+    assert!(east.abs_diff(west) == 1, "{east} and {west}");
+}
+
+#[test]
+fn a_weight_that_an_operator_sets_counts_instead_of_the_worker_s_own() {
+    let mut world = World::of(12, &["a", "b"], policy());
+    let weight = crate::placement::Weight::new(3).unwrap();
+    set(&mut world, "a", WorkerChange { weight: Some(Some(weight)), ..WorkerChange::default() });
+    world.pass(3_000);
+    assert_eq!((world.owned_by("a").len(), world.owned_by("b").len()), (9, 3));
+    let moved: Vec<GrantReason> = world
+        .owned_by("a")
+        .iter()
+        .map(|key| last(&world, *key).why)
+        .filter(|why| *why == GrantReason::Weight)
+        .collect();
+    assert_eq!(moved.len(), 3);
+}
+
+#[test]
+fn a_partition_that_weighs_more_is_balanced_by_its_weight() {
+    let mut world = World::of(8, &["a", "b"], policy());
+    let heavy = world.owned_by("a")[0];
+    set_partition(&mut world, heavy, PartitionChange { weight: Some(Some(4)), ..Default::default() });
+    world.pass(5_000);
+    let load = |name| world.owned_by(name).iter().map(|key| if *key == heavy { 4 } else { 1 }).sum::<usize>();
+    assert!(load("a").abs_diff(load("b")) <= 4, "{} and {}", load("a"), load("b"));
+    let settled = world.now;
+    world.pass(20_000);
+    assert_eq!(world.drains_since(settled), []);
+}
+
+/// The worker gives all back and says that it is being restarted.
+fn announce_restart(world: &mut World, name: &str) -> Vec<PartitionKey> {
+    let (session, had) = (world.session(name), world.owned_by(name));
+    for key in &had {
+        world.give_back(*key, Released::Restarting);
+    }
+    world.silence(name);
+    world.apply(vec![Command::Leave { session }]).outcome.unwrap();
+    had
+}
+
+fn held(hold: Duration) -> (World, KeyspaceId) {
+    let world = World::of(12, &["a", "b", "c"], PolicyChange { rejoin_hold: Some(hold), ..policy() });
+    let orders = world.orders();
+    (world, orders)
+}
+
+#[test]
+fn f074_a_restart_that_was_announced_moves_nothing_and_epochs_grow_all_the_same() {
+    let (mut world, orders) = held(Duration::from_secs(30));
+    let began = world.now;
+    for name in ["a", "b", "c"] {
+        let before: Vec<_> = world.keys().iter().map(|key| world.epoch(*key)).collect();
+        let had = announce_restart(&mut world, name);
+        world.pass(4_000);
+        assert!(had.iter().all(|key| world.owner(*key).is_none()), "they wait for it");
+        world.join(name, &[orders]);
+        world.pass(1_000);
+        assert_eq!(world.owned_by(name), had);
+        for (key, before) in world.keys().into_iter().zip(before) {
+            let grew = had.contains(&key);
+            assert_eq!(world.epoch(key) > before, grew);
+            assert_eq!(
+                last(&world, key).why == GrantReason::Returned,
+                grew || last(&world, key).why == GrantReason::Returned
+            );
+        }
+    }
+    assert_eq!(world.drains_since(began), [], "a rolling restart with a hold moves nothing");
+}
+
+#[test]
+fn f074_a_worker_that_does_not_come_back_in_time_is_replaced() {
+    let (mut world, _) = held(Duration::from_secs(5));
+    let had = announce_restart(&mut world, "a");
+    world.pass(4_000);
+    assert!(had.iter().all(|key| matches!(world.phase(*key), Phase::Cooling(_))));
+    world.elect(300);
+    world.pass(8_000);
+    assert!(had.iter().all(|key| matches!(world.owner(*key), Some("b" | "c"))));
+}
+
+#[test]
+fn a_rolling_restart_that_waits_for_drain_and_balance_makes_two_moves_a_partition_at_the_most() {
+    let mut world = World::of(24, &["a", "b", "c", "d"], policy());
+    let orders = world.orders();
+    let began = world.now;
+    for name in ["a", "b", "c", "d"] {
+        set(&mut world, name, drained(true));
+        world.pass(3_000);
+        assert_eq!(world.owned_by(name), []);
+        let session = world.session(name);
+        world.silence(name);
+        world.apply(vec![Command::Leave { session }]).outcome.unwrap();
+        world.pass(1_000);
+        set(&mut world, name, drained(false));
+        world.join(name, &[orders]);
+        world.pass(3_000);
+        assert_eq!(world.owned_by(name).len(), 6);
+    }
+    let moves = world.drains_since(began).len();
+    assert!(moves <= 48, "{moves}");
+}

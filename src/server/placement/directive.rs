@@ -1,0 +1,29 @@
+//! Directives: from whoever gives them.
+
+use ringfence_api::convert::Directive;
+use ringfence_api::v1;
+use ringfence_core::ids::LogIndex;
+use ringfence_core::state::{Command, State, Subject};
+
+/// Who wants something, and why.
+pub(crate) struct Given {
+    pub(crate) by: String,
+    pub(crate) reason: String,
+}
+
+impl From<Option<v1::Directive>> for Given {
+    fn from(wire: Option<v1::Directive>) -> Given {
+        let v1::Directive { by, reason } = wire.unwrap_or_default();
+        Given { by, reason }
+    }
+}
+
+/// The command that remembers a directive.
+pub(crate) fn direct(subject: Subject, given: &Given, what: &str) -> Command {
+    let Given { by, reason } = given;
+    Command::Direct { subject, by: by.clone(), what: what.to_owned(), reason: reason.clone() }
+}
+
+pub(super) fn named(state: &State, at: LogIndex) -> v1::GivenDirective {
+    Directive::named(state, at).into()
+}

@@ -1,0 +1,160 @@
+//! Plans that an operator approved: written into the log piece by piece, stopped, listed.
+
+use super::directive::{Given, direct, named};
+use super::settings::changed;
+use crate::admin::Pieces;
+use crate::admin::request::run;
+use crate::context::Context;
+use crate::map::no_such_keyspace;
+use futures_util::stream;
+use ringfence_api::Failure;
+use ringfence_api::convert::{InvalidField, RequestId, checked};
+use ringfence_api::v1;
+use ringfence_api::v1::list_plans_response::Piece;
+use ringfence_core::ids::{KeyspaceId, LogIndex, PartitionId, PartitionKey};
+use ringfence_core::lead::MAX_COMMANDS;
+use ringfence_core::state::{
+    ApprovedPlan, Command, Outcome, PlanMove, PlanStage, PlanStep, SkipReason, State, Subject,
+};
+
+/// Opens a plan.
+pub(super) async fn open(
+    context: &Context,
+    request: v1::OpenPlanRequest,
+) -> Result<v1::OpenPlanResponse, Failure> {
+    let id = RequestId::try_from(request.request)?;
+    let given = Given::from(request.directive);
+    let keyspace = checked::keyspace_name("keyspace", &request.keyspace)?;
+    let size = request.size;
+    let what = match request.undoes {
+        0 => format!("a plan of {size} moves in keyspace {keyspace}"),
+        plan => format!("undo plan {plan} in keyspace {keyspace}, {size} moves"),
+    };
+    let answer = run(context, id, |local| {
+        let id = local.state.keyspace_named(&keyspace).ok_or_else(|| no_such_keyspace(&keyspace))?.id();
+        Ok(vec![direct(Subject::Keyspace(id), &given, &what), Command::OpenPlan { size }])
+    });
+    match answer.await?.outcome() {
+        Some(Outcome::Planned(plan)) => Ok(v1::OpenPlanResponse { plan: plan.get() }),
+        _ => Err(Failure::refused("the plan was not opened; look at the plans and try again")),
+    }
+}
+
+/// Adds moves to an open plan.
+pub(super) async fn extend(
+    context: &Context,
+    request: v1::ExtendPlanRequest,
+) -> Result<v1::PlacementChanged, Failure> {
+    let id = RequestId::try_from(request.request)?;
+    let keyspace = checked::keyspace_name("keyspace", &request.keyspace)?;
+    if request.moves.len() > MAX_COMMANDS {
+        let why = format!("{} moves at once: send at most {MAX_COMMANDS}", request.moves.len());
+        return Err(InvalidField::new("moves", why).into());
+    }
+    let plan = LogIndex::new(request.plan);
+    let moves = request.moves.iter().enumerate();
+    let moves = moves.map(|(place, wire)| planned(wire).map_err(|e| e.at("moves", place)));
+    let moves: Vec<PlanMove> = moves.collect::<Result<_, _>>()?;
+    let answer = run(context, id, |local| {
+        let id = local.state.keyspace_named(&keyspace).ok_or_else(|| no_such_keyspace(&keyspace))?.id();
+        let mut moves = moves.clone();
+        moves.iter_mut().for_each(|planned| planned.partition.keyspace = id);
+        Ok(vec![Command::ExtendPlan { plan, moves }])
+    });
+    let answer = answer.await?;
+    Ok(v1::PlacementChanged { changed: !matches!(answer.outcome(), Some(Outcome::Unchanged) | None) })
+}
+
+/// A move to be approved. Which keyspace it is of only the state knows by number.
+fn planned(wire: &v1::PlannedMove) -> Result<PlanMove, InvalidField> {
+    let partition = PartitionId::new(wire.partition);
+    Ok(PlanMove {
+        partition: PartitionKey { keyspace: KeyspaceId::new(0), partition },
+        epoch: checked::epoch("epoch", wire.epoch)?,
+        from: checked::worker_id("from", &wire.from)?,
+        to: checked::worker_id("to", &wire.to)?,
+        step: PlanStep::Waiting,
+    })
+}
+
+/// Stops a plan.
+pub(super) async fn cancel(
+    context: &Context,
+    request: v1::CancelPlanRequest,
+) -> Result<v1::PlacementChanged, Failure> {
+    let id = RequestId::try_from(request.request)?;
+    let given = Given::from(request.directive);
+    let answer = run(context, id, |local| {
+        let under_way = |plan: &&ApprovedPlan| matches!(plan.stage, PlanStage::Open | PlanStage::Running);
+        let plan = match request.plan {
+            0 => match local.state.plans().find(under_way) {
+                Some(plan) => plan.id,
+                None => return Ok(Vec::new()),
+            },
+            index => LogIndex::new(index),
+        };
+        let what = format!("stop plan {}", plan.get());
+        Ok(vec![direct(Subject::Cluster, &given, &what), Command::CancelPlan { plan }])
+    });
+    changed(&given, "stop a plan", answer.await?)
+}
+
+/// The plans that are remembered. They are copied at once, so that all pieces are of one moment.
+pub(super) async fn list(
+    context: &Context,
+    request: v1::ListPlansRequest,
+) -> Result<Pieces<v1::ListPlansResponse>, Failure> {
+    context.confirm().await?;
+    let local = context.replica.lock();
+    let mut pieces = Vec::new();
+    for plan in local.state.plans() {
+        pieces.push(Piece::Plan(shown(&local.state, plan)));
+        if request.with_moves {
+            let moves = plan.moves.chunks(MAX_COMMANDS);
+            pieces.extend(moves.map(|moves| {
+                Piece::Moves(v1::ApprovedMoves { moves: moves.iter().map(shown_move).collect() })
+            }));
+        }
+    }
+    let pieces = pieces.into_iter().map(|piece| Ok(v1::ListPlansResponse { piece: Some(piece) }));
+    Ok(Box::pin(stream::iter(pieces)))
+}
+
+fn shown(state: &State, plan: &ApprovedPlan) -> v1::ApprovedPlan {
+    let stage = match plan.stage {
+        PlanStage::Open => v1::PlanStage::Open,
+        PlanStage::Running => v1::PlanStage::Running,
+        PlanStage::Done => v1::PlanStage::Done,
+        PlanStage::Cancelled => v1::PlanStage::Cancelled,
+    };
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let begun = count(plan.moves.iter().filter(|planned| planned.step == PlanStep::Begun).count());
+    let keyspace = plan.moves.first().and_then(|planned| state.keyspace(planned.partition.keyspace));
+    v1::ApprovedPlan {
+        plan: plan.id.get(),
+        keyspace: keyspace.map_or(String::new(), |keyspace| keyspace.name().to_string()),
+        stage: stage.into(),
+        size: plan.size,
+        waiting: plan.waiting,
+        begun,
+        skipped: count(plan.moves.len()) - plan.waiting - begun,
+        directive: Some(named(state, plan.id)),
+    }
+}
+
+fn shown_move(planned: &PlanMove) -> v1::ApprovedMove {
+    let step = match planned.step {
+        PlanStep::Waiting => "waiting",
+        PlanStep::Begun => "begun",
+        PlanStep::Skipped(SkipReason::MovedOn) => "passed over: its owner had changed",
+        PlanStep::Skipped(SkipReason::TargetGone) => "passed over: its target was gone or took nothing",
+        PlanStep::Skipped(SkipReason::Frozen) => "passed over: it or one of the workers was frozen",
+    };
+    v1::ApprovedMove {
+        partition: planned.partition.partition.get(),
+        epoch: planned.epoch.get(),
+        from: planned.from.to_string(),
+        to: planned.to.to_string(),
+        step: step.to_owned(),
+    }
+}

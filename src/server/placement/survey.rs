@@ -1,0 +1,184 @@
+//! Plans as they would be, and why a partition is where it is.
+
+use super::history::bearing_on;
+use super::words;
+use crate::admin::Pieces;
+use crate::admin::moves::find;
+use crate::context::Context;
+use crate::map::no_such_keyspace;
+use crate::replica::Local;
+use futures_util::stream;
+use ringfence_api::Failure;
+use ringfence_api::convert::{InvalidField, Partition, checked};
+use ringfence_api::v1;
+use ringfence_api::v1::plan_response::Piece;
+use ringfence_api::v1::what_if::{Add, Change, Weigh};
+use ringfence_core::ids::{Epoch, KeyspaceId, PartitionId, PartitionKey, Term, WorkerId};
+use ringfence_core::lead::{MAX_COMMANDS, Survey, WhatIf};
+use ringfence_core::placement::{Plan, PlannedMove, Weight};
+use ringfence_core::state::{self, MAX_LABELS, State};
+
+/// How many sentences about what could not be done are sent.
+const OBSTACLES: usize = 100;
+/// How many suppositions one plan may rest on.
+const MAX_WHAT_IFS: usize = 1_000;
+
+/// The plan for a keyspace.
+pub(super) async fn plan(
+    context: &Context,
+    request: v1::PlanRequest,
+) -> Result<Pieces<v1::PlanResponse>, Failure> {
+    let name = checked::keyspace_name("keyspace", &request.keyspace)?;
+    if request.what_if.len() > MAX_WHAT_IFS {
+        return Err(InvalidField::new("what_if", format!("there are at most {MAX_WHAT_IFS}")).into());
+    }
+    let supposed = !request.what_if.is_empty();
+    let what_ifs = request.what_if.into_iter().enumerate();
+    let what_ifs = what_ifs.map(|(place, wire)| what_if(wire).map_err(|e| e.at("what_if", place)));
+    let what_ifs: Vec<WhatIf> = what_ifs.collect::<Result<_, _>>()?;
+
+    let (term, _) = context.confirm().await?;
+    let now = context.clock.now();
+    let local = &mut *context.replica.lock();
+    let id = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?.id();
+    let mut survey = survey(local, term, now, id)?;
+    for what in what_ifs {
+        survey.suppose(what, &local.state).map_err(|worker| {
+            Failure::not_found(format_args!(
+                "worker {worker} does not serve keyspace {name} now, so it can neither be removed nor weighed"
+            ))
+        })?;
+    }
+    let plan = survey.plan().map_err(cannot)?;
+    let summary = v1::PlanSummary { supposed, ..summary(&local.state, id, &survey, &plan) };
+    let moves = plan.moves.iter().map(|planned| shown(&local.state, id, &survey, planned));
+    let moves: Vec<v1::PlannedMove> = moves.collect();
+    let mut pieces = vec![Piece::Summary(summary)];
+    pieces.extend(moves.chunks(MAX_COMMANDS).map(|m| Piece::Moves(v1::PlanMoves { moves: m.to_vec() })));
+    let pieces = pieces.into_iter().map(|piece| Ok(v1::PlanResponse { piece: Some(piece) }));
+    Ok(Box::pin(stream::iter(pieces)))
+}
+
+/// Why a partition is where it is.
+pub(super) async fn explain(
+    context: &Context,
+    request: v1::ExplainRequest,
+) -> Result<v1::ExplainResponse, Failure> {
+    let name = checked::keyspace_name("keyspace", &request.keyspace)?;
+    let number = PartitionId::new(request.partition);
+    let (term, _) = context.confirm().await?;
+    let now = context.clock.now();
+    let local = &mut *context.replica.lock();
+    let key = find(&local.state, &name, number)?;
+    let survey = survey(local, term, now, key.keyspace)?;
+    let explained = survey.explain(number).map_err(cannot)?;
+    let others = explained.others.iter().map(|(worker, why)| v1::explain_response::WhyNot {
+        worker: survey.name(*worker).to_string(),
+        why: why.to_string(),
+    });
+    Ok(v1::ExplainResponse {
+        partition: Partition::read(&local.state, key).map(Into::into),
+        home: explained.home.map_or(String::new(), |home| survey.name(home).to_string()),
+        because: words::because(&explained.because),
+        holds: explained.holds.iter().map(ToString::to_string).collect(),
+        planned: explained.planned.map(|planned| shown(&local.state, key.keyspace, &survey, &planned)),
+        others: others.collect(),
+        directives: bearing_on(&local.state, key),
+    })
+}
+
+/// What the leader of this term sees of a keyspace.
+fn survey<'a>(
+    local: &'a Local,
+    term: Term,
+    now: ringfence_core::time::Instant,
+    id: KeyspaceId,
+) -> Result<Survey<'a>, Failure> {
+    let leadership = local.leadership.as_ref().filter(|led| led.term() == term);
+    let leadership = leadership.ok_or_else(Failure::no_leader)?;
+    leadership.survey(now, &local.state, id).ok_or_else(|| Failure::not_found("the keyspace is gone"))
+}
+
+fn cannot(why: ringfence_core::placement::PlanError) -> Failure {
+    Failure::refused(format_args!("no plan can be made: {why}"))
+}
+
+fn what_if(wire: v1::WhatIf) -> Result<WhatIf, InvalidField> {
+    let weight = |number| Weight::new(number).map_err(|why| InvalidField::new("weight", why));
+    Ok(match wire.change.ok_or_else(|| InvalidField::missing("change"))? {
+        Change::Remove(worker) => WhatIf::Remove(checked::worker_id("remove", &worker)?),
+        Change::Weigh(Weigh { worker, weight: number }) => {
+            WhatIf::Weigh(checked::worker_id("weigh.worker", &worker)?, weight(number)?)
+        }
+        Change::Add(Add { worker, weight: number, labels }) => {
+            if labels.len() > MAX_LABELS {
+                return Err(InvalidField::new("add.labels", format!("there are at most {MAX_LABELS}")));
+            }
+            WhatIf::Add {
+                worker: checked::worker_id("add.worker", &worker)?,
+                weight: weight(number.max(1))?,
+                labels: labels.into_iter().collect(),
+            }
+        }
+    })
+}
+
+fn summary(state: &State, id: KeyspaceId, survey: &Survey<'_>, plan: &Plan) -> v1::PlanSummary {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let workers = survey.workers().iter().enumerate().map(|(at, candidate)| v1::PlanWorker {
+        worker: candidate.worker.to_string(),
+        zone: candidate.zone.map_or(String::new(), |zone| survey.zone(zone).to_owned()),
+        weight: candidate.weight.get(),
+        standing: words::standing(&candidate.standing),
+        before: plan.before.loads[at],
+        after: plan.after.loads[at],
+        share: plan.shares[at],
+    });
+    let obstacles = obstacles(survey, plan);
+    let reasons = plan.counts().into_iter();
+    v1::PlanSummary {
+        keyspace: state.keyspace(id).map_or(String::new(), |keyspace| keyspace.name().to_string()),
+        lineage: state.cluster().map_or(0, |cluster| cluster.lineage),
+        revision: state.revision().get(),
+        moves: count(plan.moves.len()),
+        spread_before: plan.before.spread,
+        spread_after: plan.after.spread,
+        zone_spread_before: plan.before.zone_spread,
+        zone_spread_after: plan.after.zone_spread,
+        workers: workers.collect(),
+        reasons: reasons
+            .map(|(reason, moves)| v1::PlanReason { reason: reason.to_string(), moves: count(moves) })
+            .collect(),
+        more_obstacles: count(obstacles.len().saturating_sub(OBSTACLES)),
+        obstacles: obstacles.into_iter().take(OBSTACLES).collect(),
+        supposed: false,
+    }
+}
+
+/// What could not be done, a sentence each.
+fn obstacles(survey: &Survey<'_>, plan: &Plan) -> Vec<String> {
+    let unplaced = plan.unplaced.iter().map(|(partition, why)| {
+        format!("partition {} has no owner: {why} ({})", partition.get(), plan.takers)
+    });
+    let pins = plan.unmet_pins.iter().map(|pin| {
+        let worker = pin.worker.map_or("its worker".to_owned(), |ix| format!("worker {}", survey.name(ix)));
+        format!("partition {} is pinned, and {worker} {}", pin.partition.get(), words::unmet(pin.why))
+    });
+    let overfull = plan.overfull.iter().map(|over| {
+        let (name, holds, share) = (survey.name(over.worker), over.holds, over.share);
+        format!("worker {name} holds {holds} and its share is {share}: {}", words::kept(&over.kept))
+    });
+    unplaced.chain(pins).chain(overfull).collect()
+}
+
+fn shown(state: &State, id: KeyspaceId, survey: &Survey<'_>, planned: &PlannedMove) -> v1::PlannedMove {
+    let key = PartitionKey { keyspace: id, partition: planned.partition };
+    let name = |worker: &WorkerId| worker.to_string();
+    v1::PlannedMove {
+        partition: planned.partition.get(),
+        epoch: state.partition(key).and_then(state::Partition::epoch).map_or(0, Epoch::get),
+        from: planned.from.map_or(String::new(), |from| name(survey.name(from))),
+        to: name(survey.name(planned.to)),
+        reason: planned.reason.to_string(),
+    }
+}
