@@ -224,9 +224,9 @@ impl Parts {
             ?heartbeat,
             ?election_min,
             ?election_max,
-            "no leader: see that a majority of the nodes runs and reaches each other; when they do, a vote, which is one \
-             round trip and one flush, takes longer than election-min-ms: raise heartbeat-ms, election-min-ms and \
-             election-max-ms alike on all nodes"
+            "no leader: see that a majority of the nodes runs and reaches each other; when they do, their disks or the way \
+             between them are too slow, or the machines too busy: raise heartbeat-ms, election-min-ms and election-max-ms \
+             alike on all nodes"
         );
     }
 

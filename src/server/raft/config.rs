@@ -91,6 +91,8 @@ impl RaftConfig {
 /// random time between `election_min` and `election_max`. With the defaults that is 400 to 600 ms of silence, six missed
 /// heartbeats on a loaded machine, and a first write after a leader's death within 0.7 s. A follower that was merely paused
 /// does not depose a leader: pre-vote asks the others first, and they have heard it.
+///
+/// A vote costs several flushes of disks, which may take longer than all of these: `campaigns` and `runtime` give it the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
     /// How often a leader says that it lives.

@@ -22,10 +22,12 @@
 //! | `snapshot` | snapshots as files of our own format |
 //! | `dir` | the data directory and its lock |
 //! | `net` | client and service of `proto/ringfence/v1/raft.proto` |
+//! | `campaigns`, `runtime` | when a node stands for election again; how long its votes may take |
 //! | `watcher`, `upkeep` | the status; compaction and the disk's health |
 //! | `wire` | the only conversion between the library's types and bytes |
 
 mod applier;
+mod campaigns;
 mod config;
 mod dir;
 mod disk;
@@ -39,6 +41,7 @@ mod members;
 mod net;
 mod node;
 mod record;
+mod runtime;
 mod snapshot;
 mod status;
 #[cfg(test)]

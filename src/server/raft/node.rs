@@ -1,6 +1,7 @@
 //! The handle of a running node.
 
 use super::applier::Applier;
+use super::campaigns::Switch;
 use super::config::RaftConfig;
 use super::dir;
 use super::disk::Disk;
@@ -29,7 +30,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout_at};
@@ -64,6 +65,12 @@ pub(super) struct Inner {
     applied: watch::Receiver<Option<Position>>,
     contact: Contact,
     seed: u64,
+}
+
+impl Switch for Inner {
+    fn may_stand(&self, may: bool) {
+        self.raft.runtime_config().elect(may);
+    }
 }
 
 /// The answer to [`RaftNode::confirm`].
@@ -108,6 +115,7 @@ impl<A: Send + 'static> RaftNode<A> {
             stores: stores.clone(),
             dialer: Arc::clone(&dialer),
             append_patience: config.timings.election_max,
+            vote_patience: config.slow_disk,
         });
         let started = openraft::Raft::new(config.node.get(), settings, peers, log.clone(), applier);
         let raft = match Box::pin(Runtime::scope(seed, started)).await {
@@ -142,6 +150,8 @@ impl<A: Send + 'static> RaftNode<A> {
             contact,
             seed,
         });
+        let switch: Weak<dyn Switch> = Arc::<Inner>::downgrade(&inner);
+        inner.log.campaigns().govern(switch, inner.config.timings, seed);
         tokio::spawn(upkeep::run(Arc::downgrade(&inner)));
         tokio::spawn(upkeep::run_slow(Arc::downgrade(&inner)));
         Ok(RaftNode { inner, answer: PhantomData })

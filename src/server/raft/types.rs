@@ -16,9 +16,9 @@ pub(super) type Entry = openraft::Entry<Committed, Payload>;
 pub(super) type Membership = openraft::Membership<u64, Peer>;
 pub(super) type StoredMembership = openraft::StoredMembership<Committed, u64, Peer>;
 
-/// Tokio, with the random numbers of elections drawn from the seed of the node's scope: the operating system's in
+/// Our tokio, with the random numbers of elections drawn from the seed of the node's scope: the operating system's in
 /// production, a fixed one in a simulation.
-pub(super) type Runtime = openraft_rt::deterministic_rng::DeterministicRng<openraft::impls::TokioRuntime>;
+pub(super) type Runtime = openraft_rt::deterministic_rng::DeterministicRng<super::runtime::Patient>;
 
 openraft::declare_raft_types!(
     /// Ties them together.

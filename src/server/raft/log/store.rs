@@ -3,6 +3,7 @@
 use super::cache::Cache;
 use super::writer::Writer;
 use super::{LogBackend, LogOp};
+use crate::raft::campaigns::Campaigns;
 use crate::raft::error::StartError;
 use crate::raft::health::Health;
 use crate::raft::types::{Entry, LogId, Types, Vote};
@@ -19,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(in crate::raft) struct LogStore {
     cache: Arc<Mutex<Cache>>,
     writer: Writer,
+    campaigns: Campaigns,
 }
 
 impl LogStore {
@@ -33,7 +35,7 @@ impl LogStore {
         let cache = Cache::load(stored).map_err(|why| StartError::Corrupt { path: place.clone(), why })?;
         fits(cache.purged)?;
         let writer = Writer::start(backend, health).map_err(|e| StartError::of_file(&place, e))?;
-        Ok(LogStore { cache: Arc::new(Mutex::new(cache)), writer })
+        Ok(LogStore { cache: Arc::new(Mutex::new(cache)), writer, campaigns: Campaigns::default() })
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
@@ -50,6 +52,11 @@ impl LogStore {
     /// The last entry purged.
     pub(in crate::raft) fn purged(&self) -> Option<LogId> {
         self.cache().purged
+    }
+
+    /// What every vote that is written delays.
+    pub(in crate::raft) fn campaigns(&self) -> &Campaigns {
+        &self.campaigns
     }
 
     /// Closes the files.
@@ -93,7 +100,9 @@ impl RaftLogStorage<Types> for LogStore {
             self.cache().vote = Some(*vote);
             return Ok(());
         }
+        let voting = self.campaigns.voting(vote.committed);
         self.writer.write_through(LogOp::Vote(record::encode(&wire::vote_out(vote)))).await?;
+        self.campaigns.voted(&voting);
         self.cache().vote = Some(*vote);
         Ok(())
     }

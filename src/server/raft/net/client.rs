@@ -39,6 +39,9 @@ pub(in crate::raft) struct PeersConfig {
     /// How long one append may stay unanswered. The library's own bound is a heartbeat's; an append's answer includes a
     /// flush of the follower's disk, and giving up on it early only makes both do it again.
     pub(in crate::raft) append_patience: Duration,
+    /// How long a vote may stay unanswered: it is answered after a flush of the voter's disk. One that comes late is counted
+    /// while its candidate still stands, and not otherwise.
+    pub(in crate::raft) vote_patience: Duration,
 }
 
 /// Makes clients, on connections that outlive them.
@@ -317,22 +320,23 @@ impl NetVote<Types> for Client {
     async fn vote(
         &mut self,
         request: VoteRequest<Types>,
-        option: RPCOption,
+        _: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         let request = self.config.identity.request(wire::ask_out(&request, self.envelope()));
         let mut client = self.urgent()?;
-        let response = within(option.hard_ttl(), async { client.vote(request).await }).await?;
+        let response = within(self.config.vote_patience, async { client.vote(request).await }).await?;
         wire::voted_in(response.into_inner()).map_err(network)
     }
 
     async fn pre_vote(
         &mut self,
         request: VoteRequest<Types>,
-        option: RPCOption,
+        _: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         let request = self.config.identity.request(wire::ask_out(&request, self.envelope()));
         let mut client = self.urgent()?;
-        let response = within(option.hard_ttl(), async { client.pre_vote(request).await }).await?;
+        // It costs no flush, but may wait behind one. It is not to be held against a leader that came up meanwhile.
+        let response = within(self.config.append_patience, async { client.pre_vote(request).await }).await?;
         wire::voted_in(response.into_inner()).map_err(network)
     }
 }

@@ -12,6 +12,8 @@ enum Mood {
     Well,
     Full,
     Hanging,
+    /// Each flush takes so long.
+    Slow(Duration),
 }
 
 /// A log on a thread of its own, whose flushes do as they are told.
@@ -45,6 +47,11 @@ impl LogBackend for Moody {
         let guard = self.mood.1.wait_while(self.mood.0.lock().unwrap(), |m| *m == Mood::Hanging).unwrap();
         match *guard {
             Mood::Full => Err(io::Error::from_raw_os_error(28)),
+            Mood::Slow(takes) => {
+                drop(guard);
+                std::thread::sleep(takes);
+                self.inner.commit(ops)
+            }
             _ => self.inner.commit(ops),
         }
     }
@@ -110,4 +117,38 @@ async fn f041_f074_a_leader_whose_disk_hangs_is_sick_and_hands_over_and_its_late
     let values = leader.log.0.lock().unwrap().values.clone();
     let there = values.iter().filter(|value| value.as_slice() == b"on a hanging disk").count();
     assert!(there <= 1 && (outcome.is_err() || there == 1), "{there} times, after {outcome:?}");
+}
+
+/// Each vote costs two flushes in a row, the candidate's and the voter's, and then the winner's. Each is longer than
+/// `election_min` here, and all of them are longer than `election_max`.
+#[tokio::test]
+async fn nodes_whose_flushes_take_longer_than_an_election_timeout_elect_a_leader_again_and_again() {
+    let mut world = World::new(3).await;
+    let takes = Duration::from_millis(150);
+    let timings = world.config(1).timings;
+    assert!(takes > timings.election_min && takes * 3 > timings.election_max);
+    for id in 1..=3 {
+        let slow = Moody::new();
+        slow.set(Mood::Slow(takes));
+        world.start_on(id, slow.disk(id)).await.unwrap();
+    }
+    for id in 1..=3 {
+        world.initialize(id, &[1, 2, 3]).await;
+    }
+    let first = world.written("first").await;
+    let (old, _) = world.leader().await;
+    world.isolate(old, true);
+    let away = world.nodes.remove(&old).unwrap();
+    let second = world.written("second").await;
+    assert!(second.term > first.term, "a new term for a new leader");
+    world.isolate(old, false);
+    world.nodes.insert(old, away);
+    let third = world.written("third").await;
+    world.converged(third).await;
+    for running in world.nodes.values() {
+        let values = running.log.0.lock().unwrap().values.clone();
+        for value in [&b"first"[..], b"second", b"third"] {
+            assert!(values.iter().any(|one| one == value), "{value:?} was acknowledged");
+        }
+    }
 }

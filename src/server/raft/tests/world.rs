@@ -344,6 +344,27 @@ impl World {
         }
     }
 
+    /// Proposes to whoever leads until it is acknowledged, for a world in which leaders come and go. An attempt of which
+    /// nobody knows may have taken effect too.
+    pub(super) async fn written(&self, value: &str) -> Position {
+        let write = async {
+            loop {
+                let (_, leader) = self.leader().await;
+                if let Ok((at, _)) = leader.propose(value.to_owned()).await {
+                    return at;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, write).await.expect("somebody who leads for as long as a write takes")
+    }
+
+    /// Waits until all running nodes have applied what is here.
+    pub(super) async fn converged(&self, at: Position) {
+        for running in self.nodes.values() {
+            running.until("it has caught up", |s| s.applied.is_some_and(|applied| applied >= at)).await;
+        }
+    }
+
     /// Waits until all running nodes have applied the same.
     pub(super) async fn converge(&self) {
         let (_, leader) = self.leader().await;
