@@ -437,9 +437,9 @@ impl<'k> Life<'k> {
         let Finished { place, tenure, how } = finished;
         let token = tenure.token().short().to_string();
         let epoch = tenure.token().epoch();
-        // An owner that ends with the error it was given, because the coordinator was out of reach for a moment, has not
-        // failed: the partition is no worse for it, and need not wait longer each time.
-        let gave_up = matches!(how, How::Failed(_)) && tenure.is_paused();
+        // An owner that ends because the coordinator was out of reach for a moment, with the error it was given or without
+        // one, has not failed: the partition is no worse for it, and need not wait longer each time.
+        let gave_up = matches!(how, How::Failed(_) | How::Returned) && tenure.is_paused();
         match &how {
             How::Failed(error) if gave_up => {
                 tracing::info!(token, error, "the owner's task ended while the connection was gone");
@@ -466,7 +466,7 @@ impl<'k> Life<'k> {
             let what = match how {
                 How::Failed(_) if gave_up => What::Released,
                 How::Failed(error) | How::Panicked(error) => What::Failed(error),
-                How::Returned if !asked => What::Returned,
+                How::Returned if !asked && !gave_up => What::Returned,
                 How::Returned | How::Aborted | How::Dropped => What::Released,
             };
             self.give_back(&place, what);

@@ -355,6 +355,34 @@ async fn by_fence_an_owner_that_ends_because_the_connection_is_gone_has_not_fail
     worker.leave().await.unwrap();
 }
 
+/// Neither has one that just returns, since it cannot stamp any more.
+#[tokio::test]
+async fn by_fence_an_owner_that_returns_because_the_connection_is_gone_has_not_failed() {
+    let fake = Fake::start(Duration::from_secs(6)).await;
+    fake.world().takeover = v1::Takeover::Fence;
+    let owner = async |partition: Ownership| -> Result<(), crate::NotOwner> {
+        partition.ready().await?;
+        while partition.stamp().is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    };
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    fake.heard("ready 3@1").await;
+    fake.world().answering = false;
+    fake.close_streams(None);
+    let gone = async {
+        while !worker.owned().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.unwrap();
+    fake.world().answering = true;
+    fake.heard("released 3@1").await;
+    worker.leave().await.unwrap();
+}
+
 /// What fails after the pause is over has failed.
 #[tokio::test]
 async fn by_fence_an_owner_that_fails_after_a_pause_has_failed() {
