@@ -4,9 +4,9 @@ use super::mend::{Broken, Mend};
 use super::network::Weather;
 use super::nodes::{self, Node};
 use super::worker::STOP_AFTER_STAMPING;
-use super::world::{KEYSPACE, PARTITIONS, TTL, WORKERS, World};
+use super::world::{TTL, WORKERS, World, scopes};
 use crate::history::What;
-use ringfence::ids::{PartitionId, WorkerId};
+use ringfence::ids::WorkerId;
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -62,6 +62,9 @@ const KINDS: [(Kind, u32); 20] = [
 
 /// Processes whose wall clock can be moved, where the machine has the tool. The rest has none of its cost.
 pub(super) const MOVABLE_CLOCKS: [&str; 3] = ["n2", "w2", "w3"];
+
+/// What a process without file descriptors is counted as.
+pub(super) const NO_FILES: &str = "no file descriptors left";
 
 /// A fault that was made.
 pub(super) struct Fault {
@@ -235,12 +238,13 @@ impl World {
             let what = "the lead is handed over";
             return Some(Fault::at(&[], what, format!("{what} to {to}"), Mend::Nothing));
         }
-        let partition = PartitionId::new(self.rng.u32(..PARTITIONS));
+        let (keyspace, partition) = scopes().nth(self.rng.usize(..scopes().count()))?;
         let to = WorkerId::new(WORKERS[self.rng.usize(..WORKERS.len())]).ok()?;
-        let moved = self.hasty.move_partition(KEYSPACE, partition, &to);
+        let moved = self.hasty.move_partition(keyspace.name, partition, &to);
         self.runtime.block_on(moved).ok()?.move_id?;
         let what = "a partition is moved";
-        Some(Fault::at(&[], what, format!("{what}: {partition} to {to}"), Mend::Nothing))
+        let text = format!("{what}: {}/{partition} to {to}", keyspace.name);
+        Some(Fault::at(&[], what, text, Mend::Nothing))
     }
 
     fn at_resources(&mut self, kind: Kind) -> Done {
@@ -257,8 +261,11 @@ impl World {
                 let targets = [name.clone()];
                 Ok(Some(Fault::at(&targets, "a wall clock jumps", text, Mend::Clock(name))))
             }
+            Kind::FewFiles if !self.tools.has_shim() => Ok(None),
             Kind::FewFiles => {
-                let free = self.rng.u64(..3);
+                let free = self.rng.usize(..3);
+                // It counts them before anything can be refused.
+                let before = self.controls(&name)?.files_refused()?;
                 let process = self.process(&name)?;
                 let limit = process.limit_files(free)?;
                 // What is left is taken by callers that say nothing.
@@ -268,8 +275,8 @@ impl World {
                     .map(|at| (0..8).filter_map(|_| TcpStream::connect(at).ok()).collect())
                     .unwrap_or_default();
                 let text = format!("{name} may open {free} more files");
-                let mend = Mend::Files(name.clone(), limit, silent);
-                Ok(Some(Fault::at(&[name], "no file descriptors left", text, mend)))
+                let mend = Mend::Files { name: name.clone(), limit, silent, before };
+                Ok(Some(Fault::at(&[name], NO_FILES, text, mend)))
             }
             Kind::FullDisk => self.full_disk(),
             _ if !self.tools.has_shim() => Ok(None),

@@ -4,6 +4,7 @@ use super::clock::now_us;
 use super::network::Network;
 use super::process::Process;
 use super::tools::{Controls, Tools};
+use super::world::KEYSPACES;
 use crate::history::{Event, Recorder, What};
 use anyhow::Context as _;
 use std::collections::BTreeMap;
@@ -27,7 +28,6 @@ pub(super) struct Life {
 /// What workers are started with.
 pub(super) struct Plan {
     pub(super) endpoints: String,
-    pub(super) keyspace: String,
     pub(super) dir: PathBuf,
     pub(super) ttl: Duration,
     pub(super) fence: bool,
@@ -64,7 +64,11 @@ impl Fleet {
         let controls = Controls::fair(&self.plan.dir, name)?;
         let mut command = Command::new(std::env::current_exe().context("finding the program's own file")?);
         command.args(["chaos-worker", "--id", name, "--life", &self.lives.to_string()]);
-        command.args(["--endpoints", &self.plan.endpoints, "--keyspace", &self.plan.keyspace]);
+        command.args(["--endpoints", &self.plan.endpoints]);
+        for keyspace in &KEYSPACES {
+            let of = if keyspace.by_fence { "--fence-keyspace" } else { "--lease-keyspace" };
+            command.args([of, keyspace.name]);
+        }
         command.args(["--ttl-ms", &self.plan.ttl.as_millis().to_string(), "--stores"]).arg(&self.plan.dir);
         if !self.plan.fence {
             command.arg("--no-fence");

@@ -1,6 +1,6 @@
 //! How what was broken is mended.
 
-use super::faults::{Fault, MOVABLE_CLOCKS};
+use super::faults::{Fault, MOVABLE_CLOCKS, NO_FILES};
 use super::nodes;
 use super::process::Process;
 use super::tools::Controls;
@@ -40,7 +40,14 @@ pub(super) enum Mend {
         filler: PathBuf,
     },
     Clock(String),
-    Files(String, Rlimit, Vec<TcpStream>),
+    /// Few file descriptors, and callers that take what is left.
+    Files {
+        name: String,
+        limit: Rlimit,
+        silent: Vec<TcpStream>,
+        /// How many were refused to the process before.
+        before: u64,
+    },
 }
 
 impl World {
@@ -117,8 +124,15 @@ impl World {
                 self.restart(node)?;
             }
             Mend::Clock(name) => self.controls(&name)?.clock("+0")?,
-            Mend::Files(name, limit, silent) => {
+            Mend::Files { name, limit, silent, before } => {
                 drop(silent);
+                let refused = self.controls(&name)?.files_refused()?.saturating_sub(before);
+                if refused == 0 {
+                    *self.report.without_effect.entry(NO_FILES.to_owned()).or_default() += 1;
+                }
+                self.report.files_refused += refused;
+                let text = format!("{name} was refused {refused} file descriptors (EMFILE)");
+                self.record(What::Note { text });
                 // A node may have ended over it.
                 if self.process(&name)?.has_ended().is_none() {
                     self.process(&name)?.unlimit_files(limit)?;

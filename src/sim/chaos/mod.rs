@@ -29,7 +29,7 @@ mod tools;
 mod worker;
 mod world;
 
-pub use report::Report;
+pub use report::{Figures, Report};
 pub use tools::go_inside;
 pub use worker::{WorkerArgs, run as run_worker};
 
@@ -38,7 +38,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -153,6 +153,27 @@ pub fn product() -> anyhow::Result<PathBuf> {
     Ok(binary)
 }
 
+/// A binary of the product that somebody names, looked at before anything is made.
+///
+/// # Errors
+/// It is not there, cannot be run, or is something else.
+pub fn product_at(path: &str) -> Result<PathBuf, String> {
+    // Absolute, so that no search for a name decides what is run.
+    let path = std::fs::canonicalize(path).map_err(|error| error.to_string())?;
+    if !path.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    let answer = Command::new(&path)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("it cannot be run: {error}"))?;
+    if !answer.status.success() || !answer.stdout.starts_with(b"ringfence ") {
+        return Err("it does not say that it is ringfence when it is asked for its --version".to_owned());
+    }
+    Ok(path)
+}
+
 /// Removes the folders of runs that were killed: they are named after processes that are no more.
 fn sweep() {
     let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
@@ -205,5 +226,22 @@ impl Progress {
         if self.shown {
             let _ = write!(std::io::stderr(), "\r\u{1b}[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_that_is_none_is_refused_before_anything_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let plain = dir.path().join("plain");
+        std::fs::write(&plain, "no program").unwrap();
+        let refused = |path: &Path| product_at(path.to_str().unwrap()).unwrap_err();
+        assert!(refused(Path::new("/nonexistent")).contains("No such file"));
+        assert!(refused(dir.path()).contains("no file"));
+        assert!(refused(&plain).contains("cannot be run"));
+        assert!(refused(Path::new("/bin/true")).contains("ringfence"));
     }
 }

@@ -2,11 +2,11 @@
 //! coordinator acknowledges goes into the history like any other operation.
 
 use super::clock::now_us;
-use super::world::{KEYSPACE, PARTITIONS};
+use super::world::scopes;
 use crate::history::{Call, OpId, Outcome, Recorder, What};
 use ringfence::ErrorKind;
 use ringfence::admin::{Admin, PolicyChange};
-use ringfence::ids::{Epoch, PartitionId, Scope, Term};
+use ringfence::ids::{Epoch, Scope, Term};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) struct Operator {
     recorder: Recorder,
     /// The next operation, and the value that it writes.
     next: OpId,
-    seen: BTreeMap<PartitionId, Epoch>,
+    seen: BTreeMap<Scope, Epoch>,
     /// The last term of which it noted the leader.
     led: Option<Term>,
 }
@@ -99,15 +99,16 @@ impl Operator {
 
     /// Notes the grants that were made since it last looked. Of many at once the coordinator remembers the last few.
     pub(super) async fn grants(&mut self) -> Result<(), ringfence::Error> {
-        for partition in (0..PARTITIONS).map(PartitionId::new) {
-            let detail = self.admin.partition(KEYSPACE, partition).await?;
+        for (keyspace, partition) in scopes() {
+            let detail = self.admin.partition(keyspace.name, partition).await?;
+            let scope = Scope::Partition(detail.partition.keyspace.clone(), partition);
             for tenure in detail.history.into_iter().rev() {
-                if self.seen.get(&partition).is_some_and(|seen| *seen >= tenure.epoch) {
+                if self.seen.get(&scope).is_some_and(|seen| *seen >= tenure.epoch) {
                     continue;
                 }
-                self.seen.insert(partition, tenure.epoch);
+                self.seen.insert(scope.clone(), tenure.epoch);
                 self.say(What::Granted {
-                    scope: Scope::Partition(detail.partition.keyspace.clone(), partition),
+                    scope: scope.clone(),
                     epoch: tenure.epoch,
                     session: tenure.session,
                     worker: tenure.worker,

@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -112,11 +113,15 @@ impl Process {
         Ok(())
     }
 
-    /// Leaves it so many free file descriptors from here on; returns the limit before.
-    pub(super) fn limit_files(&self, free: u64) -> anyhow::Result<Rlimit> {
-        let open = std::fs::read_dir(format!("/proc/{}/fd", self.pid()))?.count() as u64;
+    /// Leaves it so many free file descriptors from here on; returns the limit before. The kernel gives out the lowest
+    /// number that is free, and refuses it when it is not below the limit.
+    pub(super) fn limit_files(&self, free: usize) -> anyhow::Result<Rlimit> {
+        let names = std::fs::read_dir(format!("/proc/{}/fd", self.pid()))?;
+        let open: BTreeSet<u64> =
+            names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok()).collect();
+        let first_refused = (0..).filter(|number| !open.contains(number)).nth(free).unwrap_or(u64::MAX);
         let before = rustix::process::getrlimit(Resource::Nofile);
-        let tight = Rlimit { current: Some(open + free), maximum: before.maximum };
+        let tight = Rlimit { current: Some(first_refused), maximum: before.maximum };
         Ok(prlimit(Some(self.raw_pid()?), Resource::Nofile, tight)?)
     }
 

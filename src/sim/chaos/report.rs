@@ -1,9 +1,24 @@
 //! What a run came to.
 
 use crate::checker::{Rule, Violation};
+use ringfence::ids::Scope;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+
+/// The figures of one keyspace.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Figures {
+    /// `takeover = fence`; otherwise `lease`.
+    pub by_fence: bool,
+    /// Partitions that began under a new epoch.
+    pub handoffs: u64,
+    /// Writes that workers were told had taken effect.
+    pub writes_acknowledged: u64,
+    /// Writes of replaced owners that the fence refused.
+    pub stale_writes_refused: u64,
+}
 
 /// The figures.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -21,6 +36,10 @@ pub struct Report {
     pub rounds_never_calm: u64,
     /// What was broken how often.
     pub faults: BTreeMap<String, u64>,
+    /// Of those, how many the process did not notice.
+    pub without_effect: BTreeMap<String, u64>,
+    /// How often the system really refused a file descriptor to a process (EMFILE).
+    pub files_refused: u64,
     /// What this machine has no tools for.
     pub skipped: Vec<String>,
     /// Partitions that began under a new epoch.
@@ -35,6 +54,8 @@ pub struct Report {
     pub stale_writes_refused: u64,
     /// Writes of replaced owners that the storage took.
     pub stale_writes_accepted: u64,
+    /// The same by keyspace, each with its `takeover`.
+    pub keyspaces: BTreeMap<String, Figures>,
     /// Events of all histories.
     pub events: u64,
     /// What was broken of what is promised.
@@ -44,6 +65,15 @@ pub struct Report {
 }
 
 impl Report {
+    /// Counts something of a partition's keyspace.
+    pub(super) fn of(&mut self, scope: &Scope, count: impl FnOnce(&mut Figures)) {
+        if let Scope::Partition(keyspace, _) = scope
+            && let Some(figures) = self.keyspaces.get_mut(keyspace.as_str())
+        {
+            count(figures);
+        }
+    }
+
     /// Why the run did not show what it should; `None` when it did. Without the fence it has to show corruption.
     pub fn shortfall(&self) -> Option<String> {
         let found = |rule| self.violations.iter().any(|violation| violation.rule == rule);
@@ -70,8 +100,13 @@ impl fmt::Display for Report {
         writeln!(f, "{:<24}{} in {} s", "rounds", self.rounds, self.seconds)?;
         writeln!(f, "{:<24}{total}", "faults")?;
         for (kind, count) in &self.faults {
-            writeln!(f, "  {kind:<30}{count:>5}")?;
+            write!(f, "  {kind:<30}{count:>5}")?;
+            match self.without_effect.get(kind) {
+                Some(none) => writeln!(f, ", {none} of them without effect")?,
+                None => writeln!(f)?,
+            }
         }
+        writeln!(f, "{:<24}{}", "descriptors refused", self.files_refused)?;
         let rows = [
             ("handoffs", self.handoffs),
             ("writes acknowledged", self.writes_acknowledged),
@@ -85,6 +120,17 @@ impl fmt::Display for Report {
         ];
         for (name, count) in rows {
             writeln!(f, "{name:<24}{count}")?;
+        }
+        for (name, figures) in &self.keyspaces {
+            writeln!(
+                f,
+                "{:<24}{} handoffs, {} writes acknowledged, {} stale refused; takeover = {}",
+                format!("keyspace {name}"),
+                figures.handoffs,
+                figures.writes_acknowledged,
+                figures.stale_writes_refused,
+                if figures.by_fence { "fence" } else { "lease" },
+            )?;
         }
         for skipped in &self.skipped {
             writeln!(f, "SKIPPED {skipped}")?;

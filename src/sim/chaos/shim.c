@@ -3,21 +3,95 @@
  *   slow MS      fsync and fdatasync take so much longer
  *   fail ERRNO   they fail
  *   full ERRNO   writes at a place of a file fail
- * It is read at each call, so a wish counts from the next one on. */
+ * It is read at each call, so a wish counts from the next one on.
+ *
+ * It also counts how often the system refused the process a file descriptor (EMFILE), in the eight bytes of the file
+ * named by CHAOS_FILES. That one is mapped at the start: later there may be no descriptor to open it with. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
+
+static uint64_t *refused;
+
+__attribute__((constructor)) static void map_count(void) {
+    const char *path = getenv("CHAOS_FILES");
+    if (!path) return;
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    if (ftruncate(fd, sizeof *refused) == 0) {
+        void *at = mmap(NULL, sizeof *refused, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (at != MAP_FAILED) refused = at;
+    }
+    close(fd);
+}
+
+/* A descriptor, or none; errno is kept. */
+static int counted(int fd) {
+    if (fd < 0 && errno == EMFILE && refused) __atomic_fetch_add(refused, 1, __ATOMIC_SEQ_CST);
+    return fd;
+}
+
+/* The next one of this name: libc's. It is called by the type that it has. */
+#define REAL(type, name) __typeof__(type) *real = (__typeof__(type) *)dlsym(RTLD_NEXT, name)
+
+#define MODE(flags)                                       \
+    mode_t mode = 0;                                      \
+    if (((flags) & O_CREAT) || ((flags) & O_TMPFILE) == O_TMPFILE) { \
+        va_list rest;                                     \
+        va_start(rest, flags);                            \
+        mode = va_arg(rest, mode_t);                      \
+        va_end(rest);                                     \
+    }
+
+int open(const char *path, int flags, ...) {
+    MODE(flags)
+    REAL(int (const char *, int, mode_t), "open");
+    return counted(real(path, flags, mode));
+}
+
+int open64(const char *path, int flags, ...) {
+    MODE(flags)
+    REAL(int (const char *, int, mode_t), "open64");
+    return counted(real(path, flags, mode));
+}
+
+int openat(int dir, const char *path, int flags, ...) {
+    MODE(flags)
+    REAL(int (int, const char *, int, mode_t), "openat");
+    return counted(real(dir, path, flags, mode));
+}
+
+int openat64(int dir, const char *path, int flags, ...) {
+    MODE(flags)
+    REAL(int (int, const char *, int, mode_t), "openat64");
+    return counted(real(dir, path, flags, mode));
+}
+
+int socket(int domain, int type, int protocol) {
+    REAL(int (int, int, int), "socket");
+    return counted(real(domain, type, protocol));
+}
+
+int accept4(int fd, struct sockaddr *from, socklen_t *length, int flags) {
+    REAL(int (int, struct sockaddr *, socklen_t *, int), "accept4");
+    return counted(real(fd, from, length, flags));
+}
 
 static int wish(const char *verb, long *value) {
     const char *path = getenv("CHAOS_DISK");
     if (!path) return 0;
     int kept = errno;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         errno = kept;
         return 0;
@@ -41,7 +115,7 @@ static int synced(const char *name, int fd) {
         errno = (int)value;
         return -1;
     }
-    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
+    REAL(int (int), name);
     return real(fd);
 }
 
@@ -55,8 +129,7 @@ static ssize_t written(const char *name, int fd, const void *from, size_t count,
         errno = (int)value;
         return -1;
     }
-    ssize_t (*real)(int, const void *, size_t, off_t) =
-        (ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, name);
+    REAL(ssize_t (int, const void *, size_t, off_t), name);
     return real(fd, from, count, at);
 }
 

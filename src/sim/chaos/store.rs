@@ -30,13 +30,13 @@ BEGIN INSERT INTO journal (epoch) VALUES (NEW.epoch); END;";
 pub(super) const KEYS: u64 = 4;
 
 /// The key of this number in a partition.
-pub(super) fn key(partition: u32, number: u64) -> String {
-    format!("p{partition}/k{number}")
+pub(super) fn key(scope: &Scope, number: u64) -> String {
+    format!("{scope}/k{number}")
 }
 
 /// The file of a partition.
-pub(super) fn path(dir: &Path, partition: u32) -> PathBuf {
-    dir.join(format!("partition-{partition}.sqlite"))
+pub(super) fn path(dir: &Path, scope: &Scope) -> PathBuf {
+    dir.join(format!("{}.sqlite", scope.to_string().replace('/', "-")))
 }
 
 /// The name of a partition's store in a history.

@@ -32,7 +32,11 @@ impl Tools {
             skipped.push(format!("jumps of wall clocks: {FAKETIME} is missing (Debian: faketime)"));
         }
         let shim = compile(dir)
-            .map_err(|why| skipped.push(format!("slow, failing and full disks by shim: {why}")))
+            .map_err(|why| {
+                skipped.push(format!(
+                    "slow, failing and full disks, and no file descriptors left, by shim: {why}"
+                ));
+            })
             .ok();
         let mounts = std::env::var_os(INSIDE).is_some();
         if !mounts {
@@ -52,7 +56,7 @@ impl Tools {
         let mut preload: Vec<String> = Vec::new();
         if let Some(shim) = &self.shim {
             preload.push(shim.display().to_string());
-            command.env("CHAOS_DISK", &controls.disk);
+            command.env("CHAOS_DISK", &controls.disk).env("CHAOS_FILES", &controls.files);
         }
         if let Some(library) = self.faketime.filter(|_| clock) {
             preload.push(library.to_owned());
@@ -78,13 +82,14 @@ impl Tools {
 pub(super) struct Controls {
     disk: PathBuf,
     clock: PathBuf,
+    files: PathBuf,
 }
 
 impl Controls {
     /// Fair ones, for a process of this name.
     pub(super) fn fair(dir: &Path, name: &str) -> anyhow::Result<Controls> {
-        let controls =
-            Controls { disk: dir.join(format!("{name}.disk")), clock: dir.join(format!("{name}.clock")) };
+        let file = |what: &str| dir.join(format!("{name}.{what}"));
+        let controls = Controls { disk: file("disk"), clock: file("clock"), files: file("files") };
         controls.disk("")?;
         controls.clock("+0")?;
         Ok(controls)
@@ -93,6 +98,16 @@ impl Controls {
     /// What the disk does, in the words of the shim.
     pub(super) fn disk(&self, wish: &str) -> anyhow::Result<()> {
         replace(&self.disk, wish)
+    }
+
+    /// How often the system has refused a file descriptor to processes of this name, as their shims saw it.
+    pub(super) fn files_refused(&self) -> anyhow::Result<u64> {
+        match std::fs::read(&self.files) {
+            // A shim that has just been loaded is about to give the file its size.
+            Ok(bytes) => Ok(bytes.try_into().map_or(0, u64::from_ne_bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error).with_context(|| format!("reading {}", self.files.display())),
+        }
     }
 
     /// How far the wall clock is off, in the words of libfaketime.
@@ -159,19 +174,41 @@ pub(super) fn unmount_disk(at: &Path) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_spoilt_disk_fails_one_process_until_it_is_mended() {
-        let dir = tempfile::tempdir().unwrap();
-        let shim = match compile(dir.path()) {
-            Ok(shim) => shim,
+    fn shim(dir: &Path) -> Option<Tools> {
+        match compile(dir) {
+            Ok(shim) => Some(Tools { faketime: None, shim: Some(shim), mounts: false, skipped: vec![] }),
             Err(why) => {
                 assert!(std::env::var_os("CI").is_none(), "{why}");
                 eprintln!("SKIPPED: {why}");
-                return;
+                None
             }
+        }
+    }
+
+    #[test]
+    fn a_refused_file_descriptor_is_counted_and_nothing_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(tools) = shim(dir.path()) else { return };
+        let controls = Controls::fair(dir.path(), "sh").unwrap();
+        // Six are open when it opens one more.
+        let opens = |limit: u64, what: &str| {
+            let script = format!("exec 3</dev/null 4</dev/null 5</dev/null; ulimit -n {limit}; : <{what}");
+            let mut sh = Command::new("sh");
+            sh.args(["-c", &script]).stdin(Stdio::null());
+            tools.prepare(&mut sh, &controls, false);
+            sh.output().unwrap().status.success()
         };
-        let mounts = false;
-        let tools = Tools { faketime: None, shim: Some(shim), mounts, skipped: vec![] };
+        assert_eq!(controls.files_refused().unwrap(), 0);
+        assert!(opens(64, "/dev/null") && !opens(64, "/nonexistent"));
+        assert_eq!(controls.files_refused().unwrap(), 0, "another error is none of these");
+        assert!(!opens(6, "/dev/null"));
+        assert!(controls.files_refused().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_spoilt_disk_fails_one_process_until_it_is_mended() {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(tools) = shim(dir.path()) else { return };
         let controls = Controls::fair(dir.path(), "dd").unwrap();
         let file = dir.path().join("file");
         // It writes one block and syncs the file.

@@ -10,7 +10,7 @@ use crate::history::{Call, Ending, Event, OpId, Outcome, What};
 use clap::Args;
 use nix::sys::signal::{Signal, raise};
 use ringfence::fence::FenceError;
-use ringfence::ids::{Epoch, PartitionId, Scope, WorkerId};
+use ringfence::ids::{Epoch, KeyspaceName, Scope, WorkerId};
 use ringfence::ownership::Phase;
 use ringfence::router::Router;
 use ringfence::worker::{Worker, shutdown_signal};
@@ -49,8 +49,12 @@ pub struct WorkerArgs {
     /// Which process of the run this is; its operations are numbered from it.
     #[arg(long)]
     life: u32,
+    /// A keyspace in which leases are promised. All of these are owned from one session.
     #[arg(long)]
-    keyspace: String,
+    lease_keyspace: Vec<KeyspaceName>,
+    /// A keyspace with `takeover = fence`: nothing is read from memory there.
+    #[arg(long)]
+    fence_keyspace: Vec<KeyspaceName>,
     #[arg(long)]
     stores: PathBuf,
     #[arg(long)]
@@ -66,7 +70,7 @@ struct Shared {
     ops: AtomicU64,
     held: AtomicUsize,
     stop_after_stamping: AtomicBool,
-    stores: Mutex<HashMap<PartitionId, Arc<Mutex<Option<Store>>>>>,
+    stores: Mutex<HashMap<Scope, Arc<Mutex<Option<Store>>>>>,
     watched: Mutex<Vec<Watched>>,
 }
 
@@ -120,13 +124,15 @@ async fn work(shared: Arc<Shared>) {
     tokio::spawn(route(Arc::clone(&shared)));
     // Whatever ends a session, faults are what they are here: join again.
     while !leave.is_cancelled() {
-        let owner = Arc::clone(&shared);
-        let joining = Worker::builder(shared.args.id.as_str())
+        let mut builder = Worker::builder(shared.args.id.as_str())
             .coordinator(shared.args.endpoints.as_str())
             .address(&shared.actor)
-            .shutdown_limit(Some(Duration::from_secs(5)))
-            .own(&shared.args.keyspace, move |ownership| own(ownership, Arc::clone(&owner)))
-            .join();
+            .shutdown_limit(Some(Duration::from_secs(5)));
+        for keyspace in shared.args.keyspaces() {
+            let owner = Arc::clone(&shared);
+            builder = builder.own(keyspace.as_str(), move |ownership| own(ownership, Arc::clone(&owner)));
+        }
+        let joining = builder.join();
         let stop = async {
             tokio::select! {
                 () = shutdown_signal() => leave.cancel(),
@@ -165,21 +171,22 @@ async fn listen(shared: Arc<Shared>, leave: CancellationToken) {
 
 /// Follows the map as a caller would, over the same bad network.
 async fn route(shared: Arc<Shared>) {
-    let keyspace = shared.args.keyspace.as_str();
+    let keyspaces: Vec<&str> = shared.args.keyspaces().map(KeyspaceName::as_str).collect();
     let router = loop {
-        match Router::connect(shared.args.endpoints.as_str(), [keyspace]).await {
+        match Router::connect(shared.args.endpoints.as_str(), keyspaces.iter().copied()).await {
             Ok(router) => break router,
             Err(_) => tokio::time::sleep(RETRY).await,
         }
     };
     let by = format!("router of {}", shared.actor);
-    let mut told: HashMap<PartitionId, Epoch> = HashMap::new();
+    let mut told: HashMap<Scope, Epoch> = HashMap::new();
     let mut view = router.view();
     loop {
-        for partition in view.keyspace(keyspace).iter().flat_map(|keyspace| keyspace.partitions()) {
+        let known = shared.args.keyspaces().filter_map(|name| Some((name, view.keyspace(name.as_str())?)));
+        for (name, partition) in known.flat_map(|(name, all)| all.partitions().map(move |one| (name, one))) {
             let Some(owner) = partition.owner() else { continue };
-            if told.insert(owner.partition(), owner.epoch()) != Some(owner.epoch()) {
-                let scope = shared.scope(owner.partition());
+            let scope = Scope::Partition(name.clone(), owner.partition());
+            if told.insert(scope.clone(), owner.epoch()) != Some(owner.epoch()) {
                 let what = What::Routed { scope, epoch: owner.epoch(), worker: owner.worker().clone() };
                 say(&Event { at: now_us(), by: by.clone(), what });
             }
@@ -206,13 +213,23 @@ async fn own(ownership: Ownership, shared: Arc<Shared>) -> Result<(), Infallible
         return Ok(());
     }
     tenure.say(|scope, epoch| What::Ready { scope, epoch });
-    // The stamp is taken when the operation starts. Whatever happens from there on, it is the old one.
-    while let Ok(token) = ownership.stamp() {
-        let (op, key) = (tenure.shared.op(), store::key(ownership.partition().get(), fastrand::u64(..KEYS)));
+    let leases = tenure.shared.args.lease_keyspace.contains(ownership.keyspace());
+    loop {
+        // The stamp is taken when the operation starts. Whatever happens from there on, it is the old one.
+        let token = match ownership.stamp() {
+            Ok(token) => token,
+            Err(over) if over.is_final() => break,
+            // Where a keyspace is taken over by fence, a lost connection may come back.
+            Err(_) => match ownership.until_revoked(tokio::time::sleep(RETRY)).await {
+                Some(()) => continue,
+                None => break,
+            },
+        };
+        let (op, key) = (tenure.shared.op(), store::key(&tenure.scope, fastrand::u64(..KEYS)));
         match fastrand::u32(..100) {
             0 | 1 => tenure.hold_back(token, op, key),
-            2..20 => tenure.blocking(move |tenure| tenure.leased_read(op, &key)).await,
-            20..30 => tenure.blocking(move |tenure| tenure.read(op, &key)).await,
+            2..20 if leases => tenure.blocking(move |tenure| tenure.leased_read(op, &key)).await,
+            2..30 => tenure.blocking(move |tenure| tenure.read(op, &key)).await,
             _ => tenure.blocking(move |tenure| tenure.write(&token, op, &key, true)).await,
         }
         let pace = Duration::from_millis(fastrand::u64(PACE_MS));
@@ -226,8 +243,8 @@ async fn own(ownership: Ownership, shared: Arc<Shared>) -> Result<(), Infallible
 
 impl Tenure {
     fn begin(ownership: Ownership, shared: Arc<Shared>) -> Tenure {
-        let scope = shared.scope(ownership.partition());
-        let store = Arc::clone(lock(&shared.stores).entry(ownership.partition()).or_default());
+        let scope = scope_of(&ownership);
+        let store = Arc::clone(lock(&shared.stores).entry(scope.clone()).or_default());
         let tenure = Tenure { shared, ownership, scope, store, cache: Arc::default() };
         let worker = tenure.shared.args.id.clone();
         tenure.say(|scope, epoch| What::Began { scope, epoch, worker });
@@ -321,7 +338,7 @@ impl Part {
         let store = match &mut *slot {
             Some(store) => store,
             empty => {
-                let path = store::path(&args.stores, self.ownership.partition().get());
+                let path = store::path(&args.stores, &self.scope);
                 empty.insert(Store::open(&path, (!args.no_fence).then(|| self.ownership.token()))?)
             }
         };
@@ -332,7 +349,7 @@ impl Part {
     fn load(&self) -> Result<(), StoreError> {
         self.with_store(|store, _| store.raise(self.ownership.token()))?;
         for number in 0..KEYS {
-            let key = store::key(self.ownership.partition().get(), number);
+            let key = store::key(&self.scope, number);
             self.invoked_read(self.shared.op(), &key)?;
         }
         Ok(())
@@ -404,12 +421,6 @@ impl Part {
 }
 
 impl Shared {
-    fn scope(&self, partition: PartitionId) -> Scope {
-        // The keyspace's name was checked when the worker joined; a name that is none names no scope.
-        let text = format!("{}/{}", self.args.keyspace, partition.get());
-        text.parse().unwrap_or_else(|error| panic!("{text} is no scope: {error}"))
-    }
-
     fn op(&self) -> OpId {
         self.ops.fetch_add(1, Ordering::SeqCst)
     }
@@ -431,7 +442,7 @@ impl Shared {
                 }
                 let due = !valid || at - watched.said >= SAY_US;
                 if let Some((asked, at)) = watched.unsaid.filter(|_| due) {
-                    let scope = self.scope(watched.ownership.partition());
+                    let scope = scope_of(&watched.ownership);
                     let what = What::Believed { scope, epoch: watched.ownership.epoch(), asked };
                     say(&Event { at, by: self.actor.clone(), what });
                     (watched.said, watched.unsaid) = (at, None);
@@ -440,6 +451,16 @@ impl Shared {
             });
         }
     }
+}
+
+impl WorkerArgs {
+    fn keyspaces(&self) -> impl Iterator<Item = &KeyspaceName> {
+        self.lease_keyspace.iter().chain(&self.fence_keyspace)
+    }
+}
+
+fn scope_of(ownership: &Ownership) -> Scope {
+    Scope::Partition(ownership.keyspace().clone(), ownership.partition())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,7 +6,7 @@ use super::mend::Broken;
 use super::network::Network;
 use super::nodes::Nodes;
 use super::operator::{LEDGER, Operator};
-use super::report::Report;
+use super::report::{Figures, Report};
 use super::store::{self, KEYS, Store};
 use super::tools::Tools;
 use super::{Options, Progress};
@@ -15,7 +15,7 @@ use crate::history::{Call, Event, History, OpId, Outcome, Recorder, What};
 use anyhow::{Context as _, bail};
 use fastrand::Rng;
 use ringfence::ErrorKind;
-use ringfence::admin::{Admin, Partition, PolicyChange};
+use ringfence::admin::{Admin, Partition, PolicyChange, Takeover};
 use ringfence::ids::{KeyspaceName, NodeId, PartitionId, Scope, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,8 +24,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-pub(super) const KEYSPACE: &str = "orders";
-pub(super) const PARTITIONS: u32 = 12;
+/// What the workers own, all of them in both.
+pub(super) const KEYSPACES: [Keyspace; 2] = [
+    Keyspace { name: "orders", partitions: 12, by_fence: false },
+    // G3 is given up here, and nothing else.
+    Keyspace { name: "carts", partitions: 8, by_fence: true },
+];
 pub(super) const WORKERS: [&str; 4] = ["w1", "w2", "w3", "w4"];
 /// Short, so that much changes hands; not so short that a busy machine alone ends leases all the time.
 pub(super) const TTL: Duration = Duration::from_secs(2);
@@ -43,6 +47,28 @@ const TICK: Duration = Duration::from_millis(50);
 /// Operations that the run itself makes are numbered from here: workers' numbers are below.
 const OWN_OPS: OpId = 1 << 63;
 
+/// A keyspace that is served.
+pub(super) struct Keyspace {
+    pub(super) name: &'static str,
+    pub(super) partitions: u32,
+    /// `takeover = fence`; otherwise `lease`.
+    pub(super) by_fence: bool,
+}
+
+impl Keyspace {
+    fn policy(&self) -> PolicyChange {
+        let takeover = if self.by_fence { Takeover::Fence } else { Takeover::Lease };
+        PolicyChange { ttl: Some(TTL), takeover: Some(takeover), ..PolicyChange::default() }
+    }
+}
+
+/// Every partition that is served.
+pub(super) fn scopes() -> impl Iterator<Item = (&'static Keyspace, PartitionId)> {
+    KEYSPACES.iter().flat_map(|keyspace| {
+        (0..keyspace.partitions).map(move |partition| (keyspace, PartitionId::new(partition)))
+    })
+}
+
 /// Everything that runs.
 pub(super) struct World {
     pub(super) rng: Rng,
@@ -59,7 +85,7 @@ pub(super) struct World {
     operator: Option<Operator>,
     recorder: Recorder,
     /// The last row of each partition's journal that was judged.
-    judged: BTreeMap<u32, i64>,
+    judged: BTreeMap<Scope, i64>,
     stop: Arc<AtomicBool>,
     progress: Progress,
     keep: bool,
@@ -80,20 +106,20 @@ impl World {
         let _inside = runtime.enter();
         let admin = Admin::at(nodes.endpoints.as_str())?;
         nodes.led(&admin, runtime)?;
-        let policy = PolicyChange { ttl: Some(TTL), ..PolicyChange::default() };
-        create(&admin, runtime, KEYSPACE, PARTITIONS, &policy)?;
+        for keyspace in &KEYSPACES {
+            create(&admin, runtime, keyspace.name, keyspace.partitions, &keyspace.policy())?;
+        }
         create(&admin, runtime, LEDGER, 1, &PolicyChange::default())?;
-        let plan = Plan {
-            endpoints: nodes.endpoints.clone(),
-            keyspace: KEYSPACE.to_owned(),
-            dir: dir.to_owned(),
-            ttl: TTL,
-            fence: options.fence,
-        };
+        let plan =
+            Plan { endpoints: nodes.endpoints.clone(), dir: dir.to_owned(), ttl: TTL, fence: options.fence };
         let report = Report {
             seed: options.seed,
             fence: options.fence,
             skipped: tools.skipped.clone(),
+            keyspaces: KEYSPACES
+                .iter()
+                .map(|one| (one.name.to_owned(), Figures { by_fence: one.by_fence, ..Figures::default() }))
+                .collect(),
             ..Report::default()
         };
         Ok(World {
@@ -222,7 +248,9 @@ impl World {
     }
 
     fn partitions(&self) -> Option<Vec<Partition>> {
-        self.runtime.block_on(self.hasty.partitions(KEYSPACE)).ok()
+        let of = |keyspace: &Keyspace| self.runtime.block_on(self.hasty.partitions(keyspace.name)).ok();
+        let all: Option<Vec<Vec<Partition>>> = KEYSPACES.iter().map(of).collect();
+        all.map(|all| all.concat())
     }
 
     fn until_ready(&mut self, what: &str) -> anyhow::Result<()> {
@@ -272,24 +300,29 @@ impl World {
         Some(workers.into_iter().map(|worker| worker.session).collect())
     }
 
-    fn scope(partition: u32) -> anyhow::Result<Scope> {
-        Ok(Scope::Partition(KeyspaceName::new(KEYSPACE)?, PartitionId::new(partition)))
+    fn scopes() -> anyhow::Result<Vec<Scope>> {
+        let scope = |(keyspace, partition): (&Keyspace, PartitionId)| {
+            Ok(Scope::Partition(KeyspaceName::new(keyspace.name)?, partition))
+        };
+        scopes().map(scope).collect()
     }
 
     /// The store of a partition as the judge opens it; `None` when nobody has written yet.
-    fn store(&self, partition: u32) -> anyhow::Result<Option<Store>> {
-        let path = store::path(self.fleet.stores(), partition);
+    fn store(&self, scope: &Scope) -> anyhow::Result<Option<Store>> {
+        let path = store::path(self.fleet.stores(), scope);
         if !path.exists() { Ok(None) } else { Ok(Some(Store::open(&path, None)?)) }
     }
 
     /// Starts a new history with what earlier rounds have left.
     fn open(&mut self) -> anyhow::Result<()> {
         drop(self.recorder.take());
-        self.record(What::KeyspaceCreated { keyspace: KEYSPACE.parse()?, partitions: PARTITIONS });
-        for partition in 0..PARTITIONS {
-            let Some(store) = self.store(partition)? else { continue };
+        for Keyspace { name, partitions, .. } in KEYSPACES {
+            self.record(What::KeyspaceCreated { keyspace: name.parse()?, partitions });
+        }
+        for scope in World::scopes()? {
+            let Some(store) = self.store(&scope)? else { continue };
             for number in 0..KEYS {
-                let key = store::key(partition, number);
+                let key = store::key(&scope, number);
                 if let Some(value) = store.read(&key)? {
                     let call = Call::Write(value);
                     self.own_op(&key, call, Outcome::Ok(vec![]));
@@ -309,22 +342,21 @@ impl World {
     /// Reads every key once more, puts what the stores took into the history, and judges all of it.
     fn judge(&mut self) -> anyhow::Result<()> {
         let mut taken: Vec<Event> = Vec::new();
-        for partition in 0..PARTITIONS {
-            let scope = World::scope(partition)?;
-            let store = self.store(partition)?.with_context(|| format!("nobody ever wrote {scope}"))?;
+        for scope in World::scopes()? {
+            let store = self.store(&scope)?.with_context(|| format!("nobody ever wrote {scope}"))?;
             for number in 0..KEYS {
-                let key = store::key(partition, number);
+                let key = store::key(&scope, number);
                 let found = store.read(&key)?.into_iter().collect();
                 self.own_op(&key, Call::Read, Outcome::Ok(found));
             }
-            let after = self.judged.get(&partition).copied().unwrap_or(0);
+            let after = self.judged.get(&scope).copied().unwrap_or(0);
             if let Some(epoch) = store.highest_until(after)? {
                 let by = store::actor(&scope);
                 taken.push(Event { at: 0, by, what: What::Raised { scope: scope.clone(), epoch } });
             }
             let (events, last) = store.journal(&scope, after)?;
             taken.extend(events);
-            self.judged.insert(partition, last);
+            self.judged.insert(scope, last);
         }
         let mut history = self.recorder.take();
         // The first thing that a round says is when it began.
@@ -332,7 +364,10 @@ impl World {
         taken.iter_mut().for_each(|event| event.at = event.at.max(start));
         history.events.extend(taken);
         let progress_us = Some(u64::try_from(PROGRESS.as_micros())?);
-        let rules = Rules { progress_us, all_grants: false, ..Rules::default() };
+        let mut rules = Rules { progress_us, all_grants: false, ..Rules::default() };
+        for keyspace in KEYSPACES.iter().filter(|keyspace| keyspace.by_fence) {
+            rules.fence_takeover.insert(keyspace.name.parse()?);
+        }
         let verdict = checker::check(&history, &rules);
         self.report.rounds += 1;
         count(&mut self.report, &history, &verdict);
@@ -388,24 +423,33 @@ fn create(
 }
 
 fn count(report: &mut Report, history: &History, verdict: &checker::Verdict) {
-    let mut calls: BTreeMap<OpId, bool> = BTreeMap::new();
+    let mut calls: BTreeMap<OpId, (bool, &Scope)> = BTreeMap::new();
     report.events += history.events.len() as u64;
     for event in &history.events {
         match &event.what {
-            What::Began { .. } => report.handoffs += 1,
-            What::RefusedStale { .. } => report.stale_writes_refused += 1,
-            What::Invoked { op, call, token: Some(_), .. } => {
-                calls.insert(*op, *call != Call::Read);
+            What::Began { scope, .. } => {
+                report.handoffs += 1;
+                report.of(scope, |figures| figures.handoffs += 1);
+            }
+            What::RefusedStale { scope, .. } => {
+                report.stale_writes_refused += 1;
+                report.of(scope, |figures| figures.stale_writes_refused += 1);
+            }
+            What::Invoked { op, call, token: Some((scope, _)), .. } => {
+                calls.insert(*op, (*call != Call::Read, scope));
             }
             What::Returned { op, outcome } => match (calls.remove(op), outcome) {
-                (Some(true), Outcome::Ok(_)) => report.writes_acknowledged += 1,
-                (Some(true), Outcome::Unknown) => report.writes_unknown += 1,
-                (Some(false), Outcome::Ok(_)) => report.reads += 1,
+                (Some((true, scope)), Outcome::Ok(_)) => {
+                    report.writes_acknowledged += 1;
+                    report.of(scope, |figures| figures.writes_acknowledged += 1);
+                }
+                (Some((true, _)), Outcome::Unknown) => report.writes_unknown += 1,
+                (Some((false, _)), Outcome::Ok(_)) => report.reads += 1,
                 _ => {}
             },
             _ => {}
         }
     }
-    report.writes_unknown += calls.values().filter(|write| **write).count() as u64;
+    report.writes_unknown += calls.values().filter(|(write, _)| *write).count() as u64;
     report.stale_writes_accepted += verdict.count(checker::Rule::StaleAccepted) as u64;
 }

@@ -1,8 +1,8 @@
 //! `ringfence-sim chaos`.
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use ringfence_sim::chaos::{self, Options};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,8 +16,8 @@ stale writes accepted and found. See docs/chaos.md.";
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ChaosArgs {
     /// How long things are broken, in all
-    #[arg(long, value_name = "N", default_value_t = 1.0)]
-    minutes: f64,
+    #[arg(long, value_name = "N", default_value = "1", value_parser = minutes)]
+    minutes: Duration,
     /// What decides on faults [default: a random one, which is printed]
     #[arg(long)]
     seed: Option<u64>,
@@ -28,7 +28,7 @@ pub(crate) struct ChaosArgs {
     #[arg(long)]
     keep: bool,
     /// The binary of the product [default: the one next to this one; under cargo it is built first]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = chaos::product_at)]
     ringfence: Option<PathBuf>,
     /// A table for people, or one JSON object for programs
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
@@ -44,37 +44,52 @@ enum Format {
 /// Runs it.
 pub(crate) fn run(args: &ChaosArgs) -> anyhow::Result<ExitCode> {
     chaos::go_inside();
-    let length = Duration::try_from_secs_f64(args.minutes * 60.0)
-        .ok()
-        .filter(|length| *length >= Duration::from_secs(1) && *length <= Duration::from_secs(7 * 24 * 3600))
-        .with_context(|| format!("--minutes {} is not between 0.02 and a week", args.minutes))?;
     let options = Options {
-        length,
+        length: args.minutes,
         seed: args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000)),
         fence: !args.no_fence,
         ringfence: args.ringfence.clone().map_or_else(chaos::product, Ok)?,
         keep: args.keep,
         quiet: args.output == Format::Json,
     };
-    eprintln!("seed {}", options.seed);
+    // Whoever does not read any more is told nothing; the run goes on, and its exit code says what it showed.
+    let _ = writeln!(std::io::stderr(), "seed {}", options.seed);
     let report = chaos::run(&options)?;
-    match args.output {
-        Format::Json => println!("{}", serde_json::to_string(&report)?),
-        Format::Table => print!("{report}"),
-    }
-    if let Some(why) = report.shortfall() {
-        eprintln!("error: the run did not show what it should: {why}");
+    let shortfall = report.shortfall();
+    let mut out = std::io::stdout().lock();
+    let _ = match args.output {
+        Format::Json => writeln!(out, "{}", serde_json::to_string(&report)?),
+        Format::Table if shortfall.is_some() => write!(out, "{report}"),
+        Format::Table if report.fence => writeln!(out, "{report}everything held"),
+        Format::Table => {
+            writeln!(out, "{report}this is what the fence prevents; without --no-fence it is refused")
+        }
+    };
+    if let Some(why) = shortfall {
+        let _ = writeln!(std::io::stderr(), "error: the run did not show what it should: {why}");
         return Ok(ExitCode::FAILURE);
     }
-    if args.output == Format::Table {
-        println!(
-            "{}",
-            if report.fence {
-                "everything held"
-            } else {
-                "this is what the fence prevents; without --no-fence it is refused"
-            }
-        );
-    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    Duration::try_from_secs_f64(minutes * 60.0)
+        .ok()
+        .filter(|length| *length >= Duration::from_secs(1) && *length <= Duration::from_secs(7 * 24 * 3600))
+        .ok_or_else(|| "it is not between 0.02 and a week (10080)".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minutes_are_between_a_second_and_a_week() {
+        assert_eq!(minutes("0.5"), Ok(Duration::from_secs(30)));
+        assert_eq!(minutes("10080"), Ok(Duration::from_secs(7 * 24 * 3600)));
+        for bad in ["", "x", "0", "-1", "nan", "inf", "1e300", "0.001", "10081"] {
+            assert!(minutes(bad).is_err(), "{bad}");
+        }
+    }
 }
