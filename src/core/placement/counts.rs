@@ -76,7 +76,10 @@ impl Planner<'_, '_> {
         if above.iter().all(|above| *above == 0) {
             return Vec::new();
         }
-        let mut offers: Vec<Vec<(u8, u64, u32)>> = vec![Vec::new(); above.len()];
+        let offered =
+            above.iter().zip(&self.loads).map(|(above, load)| if *above == 0 { 0 } else { load.total });
+        let mut offers: Vec<Vec<(u8, u64, u32)>> =
+            offered.map(|offered| Vec::with_capacity(offered as usize)).collect();
         for (partition, stance) in (0..).zip(&self.desk.stances) {
             let Stance::Movable(owner) = *stance else { continue };
             if above[owner.get()] == 0 {
