@@ -226,7 +226,7 @@ async fn worker_gives_up(fake: &Fake, ownership: &Ownership) {
 }
 
 #[tokio::test]
-async fn f074_a_worker_that_is_restarted_says_so_of_all_that_it_gives_back() {
+async fn a_worker_that_is_restarted_says_so_of_all_that_it_gives_back() {
     let fake = Fake::start(TTL).await;
     let (owner, mut given) = polite();
     let worker = worker(&fake).own("orders", owner).join().await.unwrap();

@@ -85,7 +85,7 @@ fn f055_an_approved_plan_survives_its_leader() {
 }
 
 #[test]
-fn f101_one_stuck_move_holds_up_no_other_and_a_dead_target_is_passed_over() {
+fn f064_f077_one_stuck_move_holds_up_no_other_and_a_dead_target_is_passed_over() {
     let mut world = world(8, PolicyChange { max_moves_in_flight: Some(2), ..policy() });
     let (a, key) = (world.session("a"), world.key(0));
     // The first one has moved on meanwhile.

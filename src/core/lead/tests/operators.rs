@@ -95,7 +95,7 @@ fn a_pinned_partition_goes_to_its_worker_and_back_to_it_after_a_failure() {
 }
 
 #[test]
-fn f029_what_is_frozen_does_not_move_and_is_repaired_all_the_same() {
+fn what_is_frozen_does_not_move_and_is_repaired_all_the_same() {
     let mut world = World::of(8, &["a"], policy());
     let orders = world.orders();
     world.apply(vec![Command::Freeze { keyspace: Some(orders), frozen: true }]).outcome.unwrap();
@@ -199,7 +199,7 @@ fn held(hold: Duration) -> (World, KeyspaceId) {
 }
 
 #[test]
-fn f074_a_restart_that_was_announced_moves_nothing_and_epochs_grow_all_the_same() {
+fn a_restart_that_was_announced_moves_nothing_and_epochs_grow_all_the_same() {
     let (mut world, orders) = held(Duration::from_secs(30));
     let began = world.now;
     for name in ["a", "b", "c"] {
@@ -223,7 +223,7 @@ fn f074_a_restart_that_was_announced_moves_nothing_and_epochs_grow_all_the_same(
 }
 
 #[test]
-fn f074_a_worker_that_does_not_come_back_in_time_is_replaced() {
+fn a_worker_that_does_not_come_back_in_time_is_replaced() {
     let (mut world, _) = held(Duration::from_secs(5));
     let had = announce_restart(&mut world, "a");
     world.pass(4_000);

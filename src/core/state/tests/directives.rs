@@ -155,7 +155,7 @@ fn directives_are_bounded_in_number_and_in_length() {
 }
 
 #[test]
-fn f074_a_worker_that_announced_its_restart_leaves_partitions_that_wait_for_it() {
+fn a_worker_that_announced_its_restart_leaves_partitions_that_wait_for_it() {
     let hold = Duration::from_secs(30);
     let change = PolicyChange { rejoin_hold: Some(hold), ..PolicyChange::default() };
     let (mut world, key, a, _, e1) = World::owned(change);

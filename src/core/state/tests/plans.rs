@@ -71,7 +71,7 @@ fn a_plan_starts_with_its_last_move_and_ends_with_the_last_one_begun() {
 }
 
 #[test]
-fn f050_a_plan_made_from_another_map_is_refused_and_adds_nothing() {
+fn a_plan_made_from_another_map_is_refused_and_adds_nothing() {
     let (mut world, a) = world();
     let id = open(&mut world, 2);
     world.ok(release(key(1), epoch(1), a));
