@@ -10,6 +10,18 @@ use std::time::{Duration, Instant};
 pub trait Story: Model {
     /// What happened between two states.
     fn tell(&self, before: &Self::State, action: &Self::Action, after: &Self::State) -> String;
+
+    /// The same world, with [`TIME_IS_UP`] among what can be seen in it from then on.
+    fn until(self, at: Instant) -> Self;
+}
+
+/// Seen in every state that is looked at too late. The checker has a limit of its own, which it keeps only when it works
+/// with several threads; and with several, a counterexample is not the shortest.
+pub(super) const TIME_IS_UP: &str = "the time is up";
+
+/// The property of that name in a world that ends then.
+pub(super) fn is_up(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
 }
 
 /// What a world was found to be like.
@@ -25,9 +37,9 @@ pub struct Report {
     pub complete: bool,
     /// How long it took.
     pub took: Duration,
-    /// What held.
+    /// What held in every state that was looked at.
     pub held: Vec<&'static str>,
-    /// What should be seen in some state, and was not.
+    /// What should be seen in some state, and was in none that was looked at.
     pub unseen: Vec<&'static str>,
     /// What did not hold, and the steps to where it did not.
     pub violation: Option<Violation>,
@@ -48,28 +60,37 @@ impl Report {
         self.complete && self.violation.is_none() && self.unseen.is_empty()
     }
 
+    /// The time was up before everything was seen, and nothing was found until then.
+    pub fn is_cut_off(&self) -> bool {
+        !self.complete && self.violation.is_none()
+    }
+
     /// One word on it.
     pub fn verdict(&self) -> &'static str {
         match (&self.violation, self.unseen.is_empty(), self.complete) {
             (Some(_), ..) => "VIOLATED",
             (None, false, true) => "VACUOUS",
             (None, _, true) => "holds",
-            (None, _, false) => "no violation found",
+            (None, _, false) => "CUT OFF, proves nothing",
         }
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let complete = if self.complete { "complete" } else { "cut off" };
+        let (extent, held, unseen) = if self.complete {
+            ("complete", "holds     ", "never seen")
+        } else {
+            ("not explored to its end", "held so far", "not seen yet")
+        };
         let Report { name, states, depth, took, .. } = self;
         let took = took.as_secs_f32();
-        writeln!(f, "{name}: {}; {states} states, depth {depth}, {complete}, {took:.1} s", self.verdict())?;
+        writeln!(f, "{name}: {}; {states} states, depth {depth}, {extent}, {took:.1} s", self.verdict())?;
         for property in &self.held {
-            writeln!(f, "  holds      {property}")?;
+            writeln!(f, "  {held} {property}")?;
         }
         for property in &self.unseen {
-            writeln!(f, "  never seen {property}")?;
+            writeln!(f, "  {unseen} {property}")?;
         }
         if let Some(Violation { property, steps }) = &self.violation {
             writeln!(f, "  VIOLATED   {property}, in {} steps:", steps.len())?;
@@ -81,7 +102,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Explores a world, the nearest states first, until all are seen, something does not hold, or the time is up.
+/// Explores a world, the nearest states first, until all are seen, something does not hold, or the time is up: to within
+/// the next 1500 states, which is how often the checker looks up.
 pub fn explore<M>(name: &str, model: M, limit: Option<Duration>) -> Report
 where
     M: Story + Clone + Send + Sync + 'static,
@@ -89,21 +111,24 @@ where
     M::Action: Clone + fmt::Debug + PartialEq + Send + Sync + 'static,
 {
     let begun = Instant::now();
-    let properties = model.properties();
+    // Beyond the end of the clock there is no limit.
+    let model = match limit.and_then(|limit| begun.checked_add(limit)) {
+        Some(until) => model.until(until),
+        None => model,
+    };
+    let mut properties = model.properties();
+    properties.retain(|property| property.name != TIME_IS_UP);
     let invariants: BTreeSet<&'static str> =
         properties.iter().filter(|p| p.expectation == Expectation::Always).map(|p| p.name).collect();
-    let mut checker =
-        model.clone().checker().threads(1).finish_when(HasDiscoveries::AnyOf(invariants.clone()));
-    if let Some(limit) = limit {
-        checker = checker.timeout(limit);
-    }
+    let ends_with = invariants.iter().copied().chain([TIME_IS_UP]).collect();
+    let checker = model.clone().checker().threads(1).finish_when(HasDiscoveries::AnyOf(ends_with));
     let checker = checker.spawn_bfs().join();
     let took = begun.elapsed();
     let mut report = Report {
         name: name.to_owned(),
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
-        complete: limit.is_none_or(|limit| took < limit),
+        complete: !checker.discoveries().contains_key(TIME_IS_UP),
         took,
         held: Vec::new(),
         unseen: Vec::new(),

@@ -2,6 +2,7 @@
 
 use super::{controls, lease, store, worlds};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 fn holds(name: &str) {
     let report = worlds::named(name).unwrap().explore(None);
@@ -53,6 +54,20 @@ fn g1_model_one_storage_that_crashes() {
 #[test]
 fn g1_p12_model_two_storages() {
     holds("fences");
+}
+
+/// The states that there are, and the few that are looked at before the checker looks up.
+#[test]
+fn a_world_that_is_cut_off_proves_nothing_and_says_so() {
+    for name in ["lenient-drain", "fences"] {
+        let report = worlds::named(name).unwrap().explore(Some(Duration::ZERO));
+        assert!(report.is_cut_off() && !report.proves() && report.states < 6_000, "{report}");
+        let said = report.to_string();
+        assert!(said.contains("CUT OFF, proves nothing") && !said.contains("holds"), "{said}");
+    }
+    // A limit that is not reached changes nothing.
+    let report = worlds::named("progress").unwrap().explore(Some(Duration::from_secs(3600)));
+    assert!(report.proves(), "{report}");
 }
 
 macro_rules! controls {

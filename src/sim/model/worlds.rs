@@ -39,7 +39,7 @@ pub(super) const LEASE: lease::World = lease::World::SMALLEST;
 pub(super) const DRAIN: lease::World = lease::World { expiry: false, drains: 1, entries: 3, ..LEASE };
 pub(super) const PROGRESS: lease::World = lease::World { ttl: 12, entries: 40, renewals: 0, ..LEASE };
 pub(super) const STORE: store::World =
-    store::World { epochs: 2, stores: 1, messages: 2, crashes: 0, without: None };
+    store::World { epochs: 2, stores: 1, messages: 2, crashes: 0, without: None, until: None };
 
 /// All of them.
 pub fn all() -> Vec<Small> {

@@ -3,6 +3,7 @@
 use super::rules::Rule;
 use super::scene::Scene;
 use super::world::World;
+use crate::model::check::{TIME_IS_UP, is_up};
 use ringfence_core::ids::{Epoch, PartitionKey, SessionId};
 use ringfence_core::state::{Command, EndReason, Event};
 use stateright::Property;
@@ -17,6 +18,9 @@ pub const G4: &str = "G4 a dead owner's partition is granted again in time";
 
 pub(super) fn of(world: &World) -> Vec<Property<World>> {
     let mut properties = vec![Property::always(G2, g2)];
+    if world.until.is_some() {
+        properties.push(Property::sometimes(TIME_IS_UP, |world: &World, _| is_up(world.until)));
+    }
     if world.progress.is_some() {
         properties.push(Property::always(G4, g4));
         properties.push(Property::sometimes("the partition is granted on", |_, scene| granted_on(scene)));

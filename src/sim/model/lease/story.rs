@@ -6,8 +6,13 @@ use super::world::World;
 use crate::model::check::Story;
 use crate::model::setting::name;
 use ringfence_core::state::{Command, Entry};
+use std::time::Instant;
 
 impl Story for World {
+    fn until(self, at: Instant) -> World {
+        World { until: Some(at), ..self }
+    }
+
     fn tell(&self, before: &Scene, action: &Action, after: &Scene) -> String {
         let who = |worker: usize| name(worker);
         let leader = |term: u64| format!("the leader of term {term}");

@@ -54,6 +54,8 @@ pub struct World {
     pub progress: Option<Progress>,
     /// The rules that are taken out.
     pub without: &'static [Rule],
+    /// Nobody explores it any further from then on.
+    pub until: Option<std::time::Instant>,
 }
 
 /// How a world of progress runs.
@@ -83,6 +85,7 @@ impl World {
         drift: false,
         progress: None,
         without: &[],
+        until: None,
     };
 
     /// Is this rule taken out?

@@ -1,6 +1,7 @@
 //! What must hold whatever storage, network and owners do.
 
 use super::world::{Broken, Scene, World};
+use crate::model::check::{TIME_IS_UP, is_up};
 use stateright::Property;
 
 /// What a fence has seen stands.
@@ -23,6 +24,9 @@ pub(super) fn of(world: &World) -> Vec<Property<World>> {
                 && scene.owners.iter().rev().take(1).all(|owner| !owner.read.contains(&false))
         }),
     ];
+    if world.until.is_some() {
+        properties.push(Property::sometimes(TIME_IS_UP, |world: &World, _: &Scene| is_up(world.until)));
+    }
     if world.crashes > 0 {
         properties.push(Property::sometimes(
             "a storage crashes between a raise and a write",

@@ -11,7 +11,7 @@ use ringfence_core::ids::{ClusterId, Epoch, LogIndex, Scope, SessionId};
 use ringfence_core::state::{Command, Entry, GrantReason, Outcome, State};
 use ringfence_fence::{FencingToken, HighWater};
 use stateright::{Model, Property};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A world of storage.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,8 @@ pub struct World {
     pub crashes: u8,
     /// The rule that is taken out.
     pub without: Option<Rule>,
+    /// Nobody explores it any further from then on.
+    pub until: Option<Instant>,
 }
 
 /// A state.
@@ -336,5 +338,9 @@ impl Story for World {
             Action::TakeEffect(at) => format!("the write that store {at} has checked takes effect"),
             Action::Crash(at) => format!("store {at} crashes and comes back"),
         }
+    }
+
+    fn until(self, at: Instant) -> World {
+        World { until: Some(at), ..self }
     }
 }
