@@ -25,7 +25,7 @@ fn next() -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// As the C library declares it: fills `length` bytes at `buffer`, and returns how many, or -1.
+/// As the C library declares it: fills `length` bytes at `buffer`, and returns how many, or -1 with `errno` set.
 ///
 /// # Safety
 /// `buffer` must be valid for writes of `length` bytes.
@@ -39,11 +39,35 @@ unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, flags: u32) -> is
     };
     if STATE.load(Ordering::SeqCst) == 0 {
         let flags = rustix::rand::GetRandomFlags::from_bits_retain(flags);
-        let filled = rustix::rand::getrandom(bytes, flags);
-        return filled.ok().and_then(|filled| isize::try_from(filled).ok()).unwrap_or(-1);
+        return match rustix::rand::getrandom(bytes, flags) {
+            Ok(filled) => isize::try_from(filled).unwrap_or(isize::MAX),
+            Err(error) => {
+                // Whoever called the C library's function asks there what went wrong, and may well try again.
+                nix::errno::Errno::set_raw(error.raw_os_error());
+                -1
+            }
+        };
     }
     for part in bytes.chunks_mut(8) {
         part.copy_from_slice(&next().to_le_bytes()[..part.len()]);
     }
     isize::try_from(length).unwrap_or(-1)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::getrandom;
+    use nix::errno::Errno;
+
+    #[test]
+    fn what_the_kernel_refuses_is_said_in_errno() {
+        let mut buffer = [0_u8; 8];
+        Errno::clear();
+        // SAFETY: the buffer is as long as is said.
+        let filled = unsafe { getrandom(buffer.as_mut_ptr(), buffer.len(), u32::MAX) };
+        assert_eq!((filled, Errno::last()), (-1, Errno::EINVAL));
+        // SAFETY: as above.
+        let filled = unsafe { getrandom(buffer.as_mut_ptr(), buffer.len(), 0) };
+        assert_eq!(filled, 8);
+    }
 }

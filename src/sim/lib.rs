@@ -8,6 +8,7 @@ pub mod chaos;
 pub mod checker;
 pub mod fuzz;
 pub mod history;
+mod leash;
 pub mod model;
 pub mod mutants;
 pub mod run;

@@ -4,7 +4,7 @@ mod cmd;
 mod dice;
 
 use clap::Parser;
-use std::io::Write as _;
+use cmd::out;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -13,9 +13,9 @@ fn main() -> ExitCode {
     }
     match cmd::Cli::parse().run() {
         Ok(code) => code,
+        Err(error) if error.is::<out::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody may be there to read it any more.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            out::note(format_args!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -1,14 +1,24 @@
-//! The seeded world, from the outside: the same seed is the same world, and a store without a fence is found out.
+//! The seeded world, from the outside: the same seed is the same world, and a store without a fence is found out. And the
+//! runner: what it leaves behind, and what it does where nobody reads.
 
 #![allow(clippy::unwrap_used)]
 
 use ringfence_sim::seeds::Report;
-use std::process::Command;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A world takes no longer, in a debug build on a busy machine either.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn sim() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_ringfence-sim"))
+}
 
 fn world(seed: u64, more: &[&str]) -> Report {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence-sim"));
     let output =
-        command.args(["world", "-o", "json", "--seed", &seed.to_string()]).args(more).output().unwrap();
+        sim().args(["world", "-o", "json", "--seed", &seed.to_string()]).args(more).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     let report: Report =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
@@ -31,4 +41,82 @@ fn the_same_seed_is_the_same_world_and_another_is_another() {
 fn g1_t57_without_the_fence_a_stale_write_is_found() {
     let found = world(4, &["--no-fence"]);
     assert!(found.violations.iter().any(|text| text.starts_with("StaleAccepted")), "{found}");
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// State and parent of a process, if there is one.
+fn process(pid: i32) -> Option<(String, i32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command in parentheses may itself contain anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+}
+
+fn child_of(parent: i32) -> Option<i32> {
+    let all = std::fs::read_dir("/proc").unwrap();
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.into_iter().find(|pid| process(*pid).is_some_and(|(_, of)| of == parent))
+}
+
+#[test]
+fn a_runner_that_is_killed_keeps_what_it_did_and_leaves_no_world_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("seeds.json");
+    let mut runner = sim()
+        .args(["--seeds", "4..1000", "--jobs", "1", "--state"])
+        .arg(&state)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(runner.id()).unwrap();
+    until("the first seed is kept", || {
+        std::fs::read_to_string(&state).ok().filter(|kept| kept.contains("[4,5]"))
+    });
+    // A world that stands still would be there for ever.
+    let world = until("a world stands still", || {
+        let world = child_of(pid)?;
+        kill_process(Pid::from_raw(world)?, Signal::STOP).ok()?;
+        process(world).filter(|(state, of)| state == "T" && *of == pid).map(|_| world)
+    });
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    until("the world is gone", || process(world).is_none_or(|(state, _)| state == "Z").then_some(()));
+}
+
+fn told_to(out: impl Into<Stdio>) -> Output {
+    // A brief one.
+    let mut command = sim();
+    command.args(["model", "--world", "progress"]).stdout(out).stderr(Stdio::piped());
+    command.spawn().unwrap().wait_with_output().unwrap()
+}
+
+#[test]
+fn a_reader_who_has_gone_away_is_no_error_and_a_full_device_is_one() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let unread = told_to(writer);
+    assert_eq!((unread.status.code(), unread.stderr.as_slice()), (Some(0), &b""[..]));
+    let full = told_to(File::options().write(true).open("/dev/full").unwrap());
+    let said = String::from_utf8_lossy(&full.stderr);
+    assert_eq!(full.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("error: standard output cannot be written: No space left"), "{said}");
+}
+
+#[test]
+fn a_model_that_is_cut_off_claims_nothing() {
+    let output = sim().args(["model", "--world", "drain", "--seconds", "0"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("drain: CUT OFF, proves nothing") && !said.contains("holds"), "{said}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cut off after 0 s"), "{output:?}");
 }

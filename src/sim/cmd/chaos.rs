@@ -1,8 +1,8 @@
 //! `ringfence-sim chaos`.
 
+use super::out::{note, print, say};
 use clap::{Args, ValueEnum};
 use ringfence_sim::chaos::{self, Options};
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -52,23 +52,21 @@ pub(crate) fn run(args: &ChaosArgs) -> anyhow::Result<ExitCode> {
         keep: args.keep,
         quiet: args.output == Format::Json,
     };
-    // Whoever does not read any more is told nothing; the run goes on, and its exit code says what it showed.
-    let _ = writeln!(std::io::stderr(), "seed {}", options.seed);
+    note(format_args!("seed {}", options.seed));
     let report = chaos::run(&options)?;
     let shortfall = report.shortfall();
-    let mut out = std::io::stdout().lock();
-    let _ = match args.output {
-        Format::Json => writeln!(out, "{}", serde_json::to_string(&report)?),
-        Format::Table if shortfall.is_some() => write!(out, "{report}"),
-        Format::Table if report.fence => writeln!(out, "{report}everything held"),
-        Format::Table => {
-            writeln!(out, "{report}this is what the fence prevents; without --no-fence it is refused")
-        }
+    // Whether it can be printed or not, the exit code says first what the run showed.
+    let printed = match args.output {
+        Format::Json => say!("{}", serde_json::to_string(&report)?),
+        Format::Table if shortfall.is_some() => print(format_args!("{report}")),
+        Format::Table if report.fence => say!("{report}everything held"),
+        Format::Table => say!("{report}this is what the fence prevents; without --no-fence it is refused"),
     };
     if let Some(why) = shortfall {
-        let _ = writeln!(std::io::stderr(), "error: the run did not show what it should: {why}");
+        note(format_args!("error: the run did not show what it should: {why}"));
         return Ok(ExitCode::FAILURE);
     }
+    printed?;
     Ok(ExitCode::SUCCESS)
 }
 

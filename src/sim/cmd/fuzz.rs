@@ -1,5 +1,6 @@
 //! `ringfence-sim fuzz`: inputs that nobody should send, to everything that reads.
 
+use super::out::say;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use ringfence_sim::fuzz::{Fire, Target, Verdict, all, judge, keep, read};
@@ -37,7 +38,7 @@ impl FuzzArgs {
             return replay(&targets, file);
         }
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
-        println!("seed {seed}");
+        say!("seed {seed}")?;
         let share = Duration::from_secs(self.seconds) / u32::try_from(targets.len())?;
         let mut failed = false;
         for target in &targets {
@@ -64,7 +65,7 @@ impl FuzzArgs {
         let corpus = read(&self.corpus, name)?;
         for kept in &corpus {
             if let Verdict::Failed(why) = judge(target, &kept.bytes) {
-                report(name, &kept.path, &why);
+                report(name, &kept.path, &why)?;
                 return Ok(true);
             }
         }
@@ -73,7 +74,7 @@ impl FuzzArgs {
         while began.elapsed() < share {
             if let Some(failure) = fire.shoot() {
                 let path = keep(&self.corpus, name, "crash", &failure.input)?;
-                report(name, &path, &failure.why);
+                report(name, &path, &failure.why)?;
                 return Ok(true);
             }
         }
@@ -83,7 +84,7 @@ impl FuzzArgs {
             }
         }
         let (inputs, read, found) = (fire.inputs, fire.read, fire.found().len());
-        println!("{name:<16} {inputs:>9} inputs, {read:>9} of them read, {found:>4} outcomes");
+        say!("{name:<16} {inputs:>9} inputs, {read:>9} of them read, {found:>4} outcomes")?;
         Ok(false)
     }
 }
@@ -93,10 +94,10 @@ fn replay(targets: &[Target], file: &PathBuf) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for target in targets {
         match judge(target, &input) {
-            Verdict::Read => println!("{}: read", target.name),
-            Verdict::Refused(why) => println!("{}: refused: {why}", target.name),
+            Verdict::Read => say!("{}: read", target.name)?,
+            Verdict::Refused(why) => say!("{}: refused: {why}", target.name)?,
             Verdict::Failed(why) => {
-                println!("{}: FAILED: {why}", target.name);
+                say!("{}: FAILED: {why}", target.name)?;
                 code = ExitCode::FAILURE;
             }
         }
@@ -104,7 +105,7 @@ fn replay(targets: &[Target], file: &PathBuf) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-fn report(target: &str, path: &std::path::Path, why: &str) {
-    println!("{target}: FAILED: {why}");
-    println!("  cargo run -p ringfence-sim -- fuzz --target {target} --replay {}", path.display());
+fn report(target: &str, path: &std::path::Path, why: &str) -> anyhow::Result<()> {
+    say!("{target}: FAILED: {why}")?;
+    say!("  cargo run -p ringfence-sim -- fuzz --target {target} --replay {}", path.display())
 }

@@ -4,6 +4,7 @@ mod chaos;
 mod fuzz;
 mod model;
 mod mutants;
+pub(crate) mod out;
 mod seeds;
 mod world;
 

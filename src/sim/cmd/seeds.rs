@@ -1,5 +1,6 @@
 //! Many worlds, one after the other: the verb that is run when none is named.
 
+use super::out::{note, print, say};
 use anyhow::Context as _;
 use clap::Args;
 use ringfence_sim::seeds::{self, Progress, Report, Seeds, Shrunk, Trial, shrink};
@@ -68,20 +69,16 @@ impl SeedsArgs {
         let already = range.clone().filter(|seed| progress.is_done(*seed)).count() as u64;
         let mut bar = Bar::new(range.end - range.start, already);
         let mut total = Report::default();
-        let mut unsaved = 0;
         let broken = seeds::run(&seeds, &mut progress, |progress, report| {
             add(&mut total, report);
             bar.step();
-            unsaved += 1;
-            if unsaved == 20 {
-                unsaved = 0;
-                // The last word is said below.
-                let _ = progress.save();
-            }
-        })?;
+            // After each, so that a run that is interrupted loses none. It takes a thousandth of what a world takes, and
+            // whether it could be written is said below.
+            let _ = progress.save();
+        });
         bar.end();
-        let saved = progress.save();
-        println!(
+        let (saved, broken) = (progress.save(), broken?);
+        say!(
             "{} seeds in {:.0} s ({already} more were done before): {} faults, {} elections, {} tenures, {} writes \
              accepted, {} stale ones refused, {} simulated minutes",
             bar.done,
@@ -92,14 +89,14 @@ impl SeedsArgs {
             total.writes,
             total.refused,
             total.simulated_ms / 60_000,
-        );
+        )?;
         let Some(broken) = broken else {
-            println!("everything held");
+            say!("everything held")?;
             saved.with_context(|| format!("{} could not be written", self.state))?;
             return Ok(ExitCode::SUCCESS);
         };
-        println!("seed {} is broken; making it smaller", broken.seed);
-        print!("{broken}");
+        say!("seed {} is broken; making it smaller", broken.seed)?;
+        print(format_args!("{broken}"))?;
         tell(&shrink(&broken, SHRINKING, Trial::run)?)?;
         Ok(ExitCode::FAILURE)
     }
@@ -117,17 +114,16 @@ fn add(total: &mut Report, report: &Report) {
 /// Prints how to see it again, what was broken, and what happened just before.
 fn tell(shrunk: &Shrunk) -> anyhow::Result<()> {
     let again = shrunk.trial.arguments().join(" ");
-    println!("\nafter {} tries this is left of it:\n", shrunk.tried);
-    print!("{}", shrunk.report);
+    say!("\nafter {} tries this is left of it:\n", shrunk.tried)?;
+    print(format_args!("{}", shrunk.report))?;
     let transcript = shrunk.trial.transcript()?;
     let lines: Vec<&str> = transcript.lines().collect();
     let last = shrunk.report.last_event().map_or(lines.len(), |event| (event + 1).min(lines.len()));
-    println!();
+    say!("")?;
     for line in &lines[last.saturating_sub(LINES)..last] {
-        println!("{line}");
+        say!("{line}")?;
     }
-    println!("\nall of it: cargo run --release -p ringfence-sim -- {again} --transcript");
-    Ok(())
+    say!("\nall of it: cargo run --release -p ringfence-sim -- {again} --transcript")
 }
 
 /// A line that shows how far it is, where somebody looks.
@@ -154,14 +150,16 @@ impl Bar {
         let full = (width * now / self.all.max(1)).min(width) as usize;
         let bar = format!("{}{}", "#".repeat(full), "-".repeat(width as usize - full));
         let left = (self.all.saturating_sub(now)) as f64 / rate;
-        eprint!("\r[{bar}] {now}/{} seeds, {rate:.1} a second, {left:.0} s left  ", self.all);
-        // A terminal that went away is not worth an error.
-        let _ = std::io::stderr().flush();
+        let mut terminal = std::io::stderr();
+        // One that went away is not worth an error.
+        let _ =
+            write!(terminal, "\r[{bar}] {now}/{} seeds, {rate:.1} a second, {left:.0} s left  ", self.all);
+        let _ = terminal.flush();
     }
 
     fn end(&self) {
         if self.shown && self.done > 0 {
-            eprintln!();
+            note(format_args!(""));
         }
     }
 }

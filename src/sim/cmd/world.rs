@@ -1,5 +1,6 @@
 //! One world in this process: what the runner of many starts for each seed, and what a person starts to look at one.
 
+use super::out::{print, say};
 use clap::{Args, ValueEnum};
 use ringfence_sim::history::What;
 use ringfence_sim::run::{Outcome, Plan, run};
@@ -23,6 +24,9 @@ pub(crate) struct World {
     /// With a store that believes whoever comes: a stale write must be found.
     #[arg(long)]
     no_fence: bool,
+    /// Only so many simulated milliseconds of it: what comes after is not asked for.
+    #[arg(long, value_name = "MS")]
+    until: Option<u64>,
     /// Print everything that happened.
     #[arg(long)]
     transcript: bool,
@@ -51,6 +55,7 @@ impl World {
             faults: self.faults,
             without: self.without.clone(),
             no_fence: self.no_fence,
+            until: self.until,
         };
         let mut plan = Plan::of(self.seed);
         let all = plan.faults.len();
@@ -68,11 +73,11 @@ impl World {
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let report = Report { took_ms, faults: all as u64, ..report(&plan, &outcome) };
         if self.transcript {
-            println!("{}", outcome.history);
+            say!("{}", outcome.history)?;
         }
         match self.output {
-            Format::Json => println!("{}", serde_json::to_string(&report)?),
-            Format::Text => print!("{report}"),
+            Format::Json => say!("{}", serde_json::to_string(&report)?)?,
+            Format::Text => print(format_args!("{report}"))?,
         }
         Ok(if report.held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

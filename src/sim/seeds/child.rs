@@ -1,9 +1,11 @@
 //! One world in another process, and what it reports.
 
+use crate::leash::leash;
 use crate::run::Plan;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A world to be run in a process of its own.
@@ -17,6 +19,8 @@ pub struct Trial {
     pub without: Vec<usize>,
     /// With a store that believes whoever comes.
     pub no_fence: bool,
+    /// It ends after so many simulated milliseconds.
+    pub until: Option<u64>,
 }
 
 /// What a world reports, as one line of JSON.
@@ -67,12 +71,16 @@ impl Trial {
         if self.no_fence {
             arguments.push("--no-fence".to_owned());
         }
+        if let Some(until) = self.until {
+            arguments.extend(["--until".to_owned(), until.to_string()]);
+        }
         arguments
     }
 
-    /// Takes the faults away that it does without.
+    /// Takes away what it does without.
     pub fn trim(&self, plan: &mut Plan) {
         plan.fenced = !self.no_fence;
+        plan.ends = plan.ends.min(self.until.unwrap_or(u64::MAX));
         plan.faults.truncate(self.faults.unwrap_or(usize::MAX));
         let mut number = 0;
         plan.faults.retain(|_| {
@@ -86,9 +94,9 @@ impl Trial {
     /// # Errors
     /// When it cannot be started.
     pub fn transcript(&self) -> io::Result<String> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(self.arguments()).arg("--transcript").stdin(Stdio::null());
-        Ok(String::from_utf8_lossy(&command.output()?.stdout).into_owned())
+        let mut command = self.command(&std::env::current_exe()?);
+        let output = command.arg("--transcript").output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     /// Runs it. A process that dies without a report is a violation.
@@ -96,9 +104,7 @@ impl Trial {
     /// # Errors
     /// When it cannot be started.
     pub fn run(&self) -> io::Result<Report> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(self.arguments()).args(["-o", "json"]).stdin(Stdio::null());
-        let output = command.output()?;
+        let output = self.command(&std::env::current_exe()?).args(["-o", "json"]).output()?;
         let reported = serde_json::from_slice::<Report>(&output.stdout);
         Ok(reported.unwrap_or_else(|_| {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -107,6 +113,13 @@ impl Trial {
             let violation = format!("the process ended with {}: {}", output.status, last.join(" / "));
             Report { seed: self.seed, violations: vec![violation], ..Report::default() }
         }))
+    }
+
+    /// The command that runs it in a process of its own, which ends with the runner.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        leash(command.args(self.arguments()).stdin(Stdio::null()));
+        command
     }
 }
 

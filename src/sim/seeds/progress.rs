@@ -3,8 +3,8 @@
 //! A seed that held says something of the build it ran in and of no other, so the file names the build.
 
 use serde::{Deserialize, Serialize};
-use std::hash::{DefaultHasher, Hasher};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The seeds that held.
@@ -80,17 +80,20 @@ impl Progress {
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir)?;
         }
-        let tmp = path.with_extension("tmp");
-        std::fs::write(&tmp, serde_json::to_vec(&self.kept)?)?;
-        std::fs::rename(tmp, path)
+        // Another runner may be writing the same file: each has one of its own to write to, and the later one stands.
+        let mut tmp = path.clone().into_os_string();
+        tmp.push(format!(".{}.tmp", std::process::id()));
+        let written = std::fs::write(&tmp, serde_json::to_vec(&self.kept)?);
+        written.and_then(|()| std::fs::rename(&tmp, path)).inspect_err(|_| drop(std::fs::remove_file(&tmp)))
     }
 }
 
-/// A name for this build: a number of all the bytes of the program.
+/// A name for this build: where the program's file lies on its disk, how long it is and when it was written. A copy counts as
+/// another build, which costs time and no truth; reading hundreds of megabytes at each start would cost more.
 fn build() -> io::Result<String> {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(&std::fs::read(std::env::current_exe()?)?);
-    Ok(format!("{:016x}", hasher.finish()))
+    let file = std::fs::metadata(std::env::current_exe()?)?;
+    let (disk, number, length) = (file.dev(), file.ino(), file.len());
+    Ok(format!("{disk:x}-{number:x}-{length:x}-{:x}.{:09}", file.mtime(), file.mtime_nsec()))
 }
 
 #[cfg(test)]
@@ -110,10 +113,30 @@ mod tests {
         let again = Progress::open(&path).unwrap();
         assert!(again.is_done(3) && again.is_done(9) && !again.is_done(4) && again.count() == 4);
 
+        assert_eq!(
+            std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1,
+            "nothing else is left there"
+        );
+
         let other = Kept { build: "another".to_owned(), ..again.kept };
         std::fs::write(&path, serde_json::to_vec(&other).unwrap()).unwrap();
         assert_eq!(Progress::open(&path).unwrap().count(), 0);
         std::fs::write(&path, "{").unwrap();
         assert!(Progress::open(&path).unwrap_err().to_string().contains("remove it to start over"));
+    }
+
+    #[test]
+    fn a_file_that_another_runner_writes_just_now_is_not_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("seeds.json");
+        let others: Vec<_> = ["seeds.tmp", "seeds.json.1.tmp"].map(|name| dir.path().join(name)).into();
+        for other in &others {
+            std::fs::write(other, "half of i").unwrap();
+        }
+        Progress::open(&path).unwrap().save().unwrap();
+        for other in &others {
+            assert_eq!(std::fs::read_to_string(other).unwrap(), "half of i");
+        }
     }
 }
