@@ -8,12 +8,15 @@ use crate::node::NodeError;
 use crate::raft::{RaftService, Timings};
 use crate::surroundings::Incoming;
 use crate::workers::Workers;
+use futures_util::{Stream, StreamExt as _};
 use ringfence_api::MAX_MESSAGE_BYTES;
 use ringfence_api::v1::admin_service_server::{AdminServiceServer, SERVICE_NAME as ADMIN};
 use ringfence_api::v1::map_service_server::{MapServiceServer, SERVICE_NAME as MAP};
 use ringfence_api::v1::placement_service_server::{PlacementServiceServer, SERVICE_NAME as PLACEMENT};
 use ringfence_api::v1::raft_server::RaftServer;
 use ringfence_api::v1::worker_service_server::{SERVICE_NAME as WORKER, WorkerServiceServer};
+use rustix::io::Errno;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +40,10 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// What may be in flight towards this node: one message at its largest, without waiting for the window.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+
+/// Before a connection is accepted again that the system had no room for. The transport asks again at once, and would keep a
+/// core busy with refusals for as long as file descriptors are short.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// The services of a node. Those that need the cluster come when it is there.
 #[derive(Clone)]
@@ -105,6 +112,30 @@ pub(crate) async fn listen(
     Ok((listener, actual))
 }
 
+/// Connections as they come, with a pause after each that the system had no file descriptor or memory for.
+fn unhurried<T>(incoming: impl Stream<Item = io::Result<T>>) -> impl Stream<Item = io::Result<T>> {
+    let mut short = false;
+    incoming
+        .map(move |accepted| {
+            let errno = accepted.as_ref().err().and_then(io::Error::raw_os_error).map(Errno::from_raw_os_error);
+            let none = matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM));
+            if let Err(error) = accepted.as_ref()
+                && none
+                && !short
+            {
+                tracing::warn!(%error, "no connections are accepted for now: raise the limit of open files (ulimit -n)");
+            }
+            short = none;
+            (accepted, none)
+        })
+        .then(async |(accepted, none)| {
+            if none {
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+            accepted
+        })
+}
+
 /// Serves until `stop` is cancelled and the calls under way have ended.
 ///
 /// # Errors
@@ -155,7 +186,7 @@ pub(crate) async fn serve<H: Health>(
         .add_routes(routes);
     let served = match source {
         Source::Tcp(listener) => {
-            let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+            let incoming = unhurried(TcpIncoming::from(listener).with_nodelay(Some(true)));
             server.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await
         }
         Source::Given(incoming) => {
@@ -163,4 +194,23 @@ pub(crate) async fn serve<H: Health>(
         }
     };
     served.map_err(|e| failed(format!("the transport: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use tokio::time::Instant;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_without_file_descriptors_asks_again_after_a_pause_and_not_at_once() {
+        let refused = |errno: Errno| Err::<u8, _>(io::Error::from(errno));
+        let began = Instant::now();
+        let quick = unhurried(stream::iter([Ok(1), refused(Errno::CONNABORTED), Ok(2)]));
+        let quick: Vec<bool> = quick.map(|one| one.is_ok()).collect().await;
+        assert_eq!((quick, began.elapsed()), (vec![true, false, true], Duration::ZERO));
+        let slow = unhurried(stream::iter([refused(Errno::MFILE), refused(Errno::NFILE), Ok(3)]));
+        let slow: Vec<bool> = slow.map(|one| one.is_ok()).collect().await;
+        assert_eq!((slow, began.elapsed()), (vec![false, false, true], ACCEPT_AGAIN * 2));
+    }
 }
