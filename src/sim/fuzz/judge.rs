@@ -38,9 +38,10 @@ pub fn judge(target: &Target, input: &[u8]) -> Verdict {
     JUDGING.set(true);
     let (ran, taken) = metered(|| catch_unwind(AssertUnwindSafe(|| (target.read)(input))));
     JUDGING.set(false);
-    let Ok(read) = ran else {
-        let panic = PANIC.take().unwrap_or_else(|| "without a message".to_owned());
-        return Verdict::Failed(format!("a panic: {panic}"));
+    // One of a task ends in its runtime, and is found by its message.
+    let panic = PANIC.take();
+    let (Ok(read), None) = (ran, &panic) else {
+        return Verdict::Failed(format!("a panic: {}", panic.as_deref().unwrap_or("without a message")));
     };
     let (bytes, steps) = target.allowance(input.len());
     if taken.bytes > bytes {
@@ -66,7 +67,7 @@ pub fn judge(target: &Target, input: &[u8]) -> Verdict {
 }
 
 /// What is wrong with an error; `None` when nothing is.
-fn error_is_fit(error: &str) -> Option<String> {
+pub(super) fn error_is_fit(error: &str) -> Option<String> {
     // A parser of files points at the place with more than one line.
     let hides = |c: &char| {
         c.is_control() && *c != '\n'
@@ -138,6 +139,19 @@ mod tests {
         fails(|_| Err("\u{1b}[2J".to_owned()), "terminal");
         fails(|_| Err("\u{202e}".to_owned()), "terminal");
         fails(|_| Err(format!("the secret {SECRET} is wrong")), "secret");
+    }
+
+    #[test]
+    fn a_panic_of_a_task_is_found_although_its_runtime_caught_it() {
+        let spawns = |_: &[u8]| {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let task = async { panic!("in a task") };
+            runtime.block_on(async { tokio::spawn(task).await.map_err(|_| "it ended".to_owned()) })
+        };
+        let generous = Target { base: 1 << 20, ..target(spawns) };
+        let Verdict::Failed(why) = judge(&generous, b"") else { panic!("not found") };
+        assert!(why.contains("in a task at src/sim/fuzz/judge.rs"), "{why}");
+        assert_eq!(judge(&target(|_| Ok(())), b""), Verdict::Read, "it is that run's alone");
     }
 
     #[test]

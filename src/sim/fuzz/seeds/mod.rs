@@ -2,6 +2,7 @@
 //!
 //! `cargo test -p ringfence-sim -- --ignored write_corpus` writes those that are missing.
 
+mod calls;
 mod contract;
 mod files;
 mod streams;
@@ -31,6 +32,7 @@ pub(super) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
             vec![9, 3, 0, 0, 2],
             vec![2, 0, 64, 0, 9],
         ]),
+        "calls" => calls::stories(),
         "settings-file" => texts(&SETTINGS),
         "founders" => {
             texts(&["1=10.0.0.1:7600", "1=a:1,2=b:2,3=c:3", "1=[::1]:7600, 2=n2.local:7600, 3=127.0.0.1:1"])

@@ -9,8 +9,10 @@
 //! | `nodes` | messages between nodes |
 //! | `state` | log entries and snapshots, and what applying them does to a state |
 //! | `disk` | a node's files |
+//! | `calls` | calls to a node that serves |
 //! | `text` | what people and programs write: names, tokens, endpoints, settings |
 
+pub(super) mod calls;
 pub(super) mod disk;
 pub(super) mod nodes;
 pub(super) mod state;
@@ -74,6 +76,8 @@ pub fn all() -> Vec<Target> {
         Target { base: 64 << 20, ..target("data-dir", Form::Bytes, disk::data_dir) },
         target("settings-file", Form::Text, text::settings_file),
         target("founders", Form::Text, text::founders),
+        // A node and its connections.
+        Target { base: 32 << 20, ..target("calls", Form::Message, calls::calls) },
         target("token", Form::Text, text::token),
         target("name", Form::Text, text::name),
         target("endpoints", Form::Text, text::endpoints),
