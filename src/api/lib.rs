@@ -19,6 +19,9 @@ mod text;
 pub use error::{ErrorKind, Failure};
 pub use v1::FILE_DESCRIPTOR_SET;
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 /// The protocol version that a client states when it joins or attaches.
 pub const PROTOCOL: u32 = 1;
 
@@ -28,6 +31,9 @@ pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// The size, in bytes, that one piece of a streamed picture aims at: large enough that the framing does not count, and
 /// far below [`MAX_MESSAGE_BYTES`], so that one last row too many does no harm.
 pub const PIECE_BYTES: usize = 256 << 10;
+
+/// How long a drill may be given.
+pub const DRILL_TIMEOUT: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 60);
 
 /// The generated messages and services of package `ringfence.v1`; their documentation is in `proto/`.
 #[allow(missing_docs, clippy::all)]

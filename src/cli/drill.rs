@@ -25,7 +25,12 @@ What moves:
                     PARTITIONS, OF ALL ITS KEYSPACES, GO TO OTHERS; nobody serves them for about a TTL. It joins anew when
                     the drill is over. The strongest proof, and it needs --yes.
 
-Ctrl-C ends a drill: the held write is dropped, unless it was on its way already, and the worker goes back to work. So does a change of leader.
+Its time:
+  --timeout, 1s to 30m [default: 60s], bounds the whole drill, its probe writes too. With --stall it is at least twice the
+  worker's TTL, which has to run out first. The worker keeps this bound by itself.
+
+Ctrl-C ends a drill: the held write is dropped, unless it was on its way already, and the worker goes back to work. So does
+a change of leader.
 
 Exit codes: 0 the storage refused the stale write, and nothing stale was accepted; 1 it did not, or the drill could not be
 run; 2 bad usage. How to make it part of a rollout: docs/drill.md.
@@ -211,12 +216,22 @@ fn words(verdict: Verdict) -> (&'static str, &'static str, Option<&'static str>)
 /// Runs `ringfence drill`.
 pub(crate) async fn run(args: DrillArgs) -> Outcome {
     let (admin, output) = (args.common.admin(), args.common.output());
+    let timeout = args.common.given_timeout().unwrap_or(TIMEOUT);
+    let (shortest, longest) = (*Drill::TIMEOUT.start(), *Drill::TIMEOUT.end());
+    if !(shortest..=longest).contains(&timeout) {
+        return Err(Failed::usage(format!(
+            "--timeout {}: a drill is given {} to {}",
+            short(timeout),
+            short(shortest),
+            short(longest)
+        )));
+    }
     let drill = Drill {
         keyspace: args.target.keyspace,
         partition: args.target.partition,
         worker: args.worker,
         mode: if args.stall { DrillMode::Stall } else { DrillMode::Move },
-        timeout: args.common.given_timeout().unwrap_or(TIMEOUT),
+        timeout,
     };
     // A read first: where nobody answers, or the drill is refused, that is found within the deadline of any call.
     let plan = admin.plan_drill(&drill).await?;

@@ -44,9 +44,11 @@ fn f105_every_verb_fails_with_1_and_json_when_no_coordinator_answers() {
         for verb in VERBS {
             let nowhere = &nowhere;
             scope.spawn(move || {
-                let ran = run(nowhere, &[verb, &["--timeout", "300ms", "-o", "json"]].concat());
+                // No drill is given less.
+                let timeout = ["--timeout", if verb[0] == "drill" { "1s" } else { "300ms" }];
+                let ran = run(nowhere, &[verb, &timeout[..], &["-o", "json"]].concat());
                 failed(&ran, 1, "unreachable");
-                let table = run(nowhere, &[verb, &["--timeout", "300ms"]].concat());
+                let table = run(nowhere, &[verb, &timeout[..]].concat());
                 assert_eq!((table.code, table.out.as_str()), (1, ""), "{table:?}");
                 assert!(
                     table.err.contains(nowhere.trim_start_matches("http://")),
@@ -66,6 +68,11 @@ fn f105_bad_usage_is_2_and_json_on_request_for_every_verb() {
         assert_eq!((table.code, table.out.as_str()), (2, ""), "{table:?}");
     }
     failed(&run_with(&[("RINGFENCE_ENDPOINTS", "ftp://a:1")], &["status", "-o", "json"]), 2, "usage");
+    for timeout in ["1ms", "31m"] {
+        let ran = run_with(&[], &["drill", "orders", "--timeout", timeout, "-o", "json"]);
+        failed(&ran, 2, "usage");
+        assert!(ran.err.contains("1s to 30m"), "{ran:?}");
+    }
     assert_eq!(run_with(&[], &["--help"]).code, 0);
     assert_eq!(run_with(&[], &["--version"]).code, 0);
 }

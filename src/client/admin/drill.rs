@@ -1,8 +1,11 @@
 //! A drill: an owner is replaced on purpose, and sends a write that it stamped before.
 
+use crate::error::{Error, ErrorKind};
+use ringfence_api::DRILL_TIMEOUT;
 use ringfence_api::convert::{InvalidField, checked};
 use ringfence_api::v1::{self, WriteOutcome};
 use ringfence_core::ids::{Epoch, KeyspaceName, PartitionId, SessionId, WorkerId};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// A drill to be run: whom, and how.
@@ -20,7 +23,8 @@ pub struct Drill {
     pub worker: Option<WorkerId>,
     /// How it is replaced.
     pub mode: DrillMode,
-    /// How long the new owner may take to be ready: 1 s to 30 min, and for a stall more than the worker's TTL.
+    /// How long the drill may take, to the answer of the held write: [`Drill::TIMEOUT`], and for a stall at least twice
+    /// the worker's TTL.
     pub timeout: Duration,
 }
 
@@ -31,7 +35,7 @@ pub enum DrillMode {
     /// By a planned move of the one partition. Nothing else moves.
     Move,
     /// The worker stops renewing, as if its process stood still: its lease runs out, and *all* of its partitions go to
-    /// others. It joins anew when the drill is over.
+    /// others. It joins anew when the drill is over, and when its timeout is at the latest.
     Stall,
 }
 
@@ -120,6 +124,20 @@ impl DrillReport {
 }
 
 impl Drill {
+    /// How long a drill may be given: 1 s to 30 min.
+    pub const TIMEOUT: RangeInclusive<Duration> = DRILL_TIMEOUT;
+
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when its timeout is out of bounds.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if Self::TIMEOUT.contains(&self.timeout) {
+            return Ok(());
+        }
+        let (shortest, longest) = (Self::TIMEOUT.start(), Self::TIMEOUT.end());
+        let told = format!("a drill is given {shortest:?} to {longest:?}, and not {:?}", self.timeout);
+        Err(Error::own(ErrorKind::Invalid, told))
+    }
+
     pub(super) fn to_wire(&self, dry_run: bool) -> v1::RunDrillRequest {
         let mode = match self.mode {
             DrillMode::Move => v1::DrillMode::Move,

@@ -30,7 +30,7 @@ const RECONFIGURE: Call =
 /// A new node has to catch up before it is a member, and that is as much as the log and the snapshot are long.
 const ADD_NODE: Call = RECONFIGURE.within(Duration::from_secs(300)).patience(Duration::from_secs(300));
 
-/// What a coordinator may take beyond a drill's own time: the held write has to be answered yet.
+/// What a coordinator may take beyond a drill's own time: the worker has a last word.
 const AFTER_A_DRILL: Duration = Duration::from_secs(30);
 
 type Client = AdminServiceClient<Channel>;
@@ -263,6 +263,7 @@ impl Admin {
     /// # Errors
     /// As [`Admin::drill`] fails before anything is moved.
     pub async fn plan_drill(&self, drill: &Drill) -> Result<DrillPlan, Error> {
+        drill.check()?;
         let request = drill.to_wire(true);
         let answer = self.ask(READ, request, async |mut c, r| c.run_drill(r).await).await?;
         answer.try_into().map_err(Error::malformed)
@@ -279,6 +280,7 @@ impl Admin {
     /// be run, or had no result in time; the message says why, and what was done. [`ErrorKind::Interrupted`] when the
     /// leader changed meanwhile: the worker goes back to work by itself, and the drill may be run again.
     pub async fn drill(&self, drill: &Drill) -> Result<DrillReport, Error> {
+        drill.check()?;
         let request = drill.to_wire(false);
         let within = drill.timeout.saturating_add(AFTER_A_DRILL);
         let call = Call::new(Route::Leader, Effect::Once).within(within).patience(within);
@@ -290,8 +292,9 @@ impl Admin {
             ErrorKind::UnknownOutcome => Error::own(
                 ErrorKind::Interrupted,
                 format!(
-                    "the drill was cut short, because its leader changed or was lost ({error}); a held write is \
-                     dropped, unless it was on its way already, and the worker goes back to work by itself: run it again"
+                    "the drill was cut short, because its leader changed or was lost ({error}). How far it had come is not \
+                     known: a held write is dropped, unless it was on its way already; a move that had begun goes to its \
+                     end, and a stalled worker renews again or joins anew: run it again"
                 ),
             ),
             _ => error,

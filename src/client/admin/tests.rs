@@ -175,14 +175,19 @@ async fn a_drill_proves_the_fence_only_when_nothing_stale_was_accepted() {
 }
 
 #[tokio::test]
-async fn a_drill_that_may_take_for_ever_is_the_coordinators_to_refuse() {
-    let refuse = |_| Err(Failure::invalid("timeout_ms: it is 1000 to 1800000").into());
-    let fake = Fake::start(refuse).await;
-    let endless = Drill { timeout: Duration::MAX, ..drill() };
-    let error = Admin::at(fake.endpoint.clone()).unwrap().drill(&endless).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    let Some(Asked::Drill(asked)) = fake.asked().pop() else { panic!() };
-    assert_eq!(asked.timeout_ms, u64::MAX);
+async fn a_drill_that_is_given_too_little_or_too_much_time_is_asked_of_nobody() {
+    let fake = Fake::start(|_| Err(Failure::invalid("nobody asks").into())).await;
+    let admin = Admin::at(fake.endpoint.clone()).unwrap();
+    for timeout in [Duration::ZERO, Duration::from_millis(999), Duration::from_secs(1_801), Duration::MAX] {
+        let drill = Drill { timeout, ..drill() };
+        for error in [admin.drill(&drill).await.unwrap_err(), admin.plan_drill(&drill).await.unwrap_err()] {
+            assert!(
+                error.kind() == ErrorKind::Invalid && error.to_string().contains("1s to 1800s"),
+                "{error}"
+            );
+        }
+    }
+    assert!(fake.asked().is_empty());
 }
 
 #[tokio::test]

@@ -6,18 +6,14 @@
 use super::Drills;
 use crate::map::{no_such_keyspace, no_such_partition};
 use crate::replica::Local;
-use ringfence_api::Failure;
 use ringfence_api::convert::checked;
 use ringfence_api::v1::{self, DrillMode};
+use ringfence_api::{DRILL_TIMEOUT, Failure};
 use ringfence_core::ids::{Epoch, KeyspaceId, KeyspaceName, PartitionId, PartitionKey, SessionId, WorkerId};
 use ringfence_core::state::{Keyspace, Partition, Phase, Session, State};
 use ringfence_core::time::Instant;
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// How long a drill may be given.
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30 * 60);
 
 /// What an operator asks for, checked.
 pub(super) struct Ask {
@@ -53,12 +49,12 @@ impl Ask {
             mode => mode,
         };
         let timeout = Duration::from_millis(wire.timeout_ms);
-        if !(SHORTEST..=LONGEST).contains(&timeout) {
+        if !DRILL_TIMEOUT.contains(&timeout) {
             return Err(Failure::invalid(format_args!(
-                "timeout_ms {}: it is {} to {}",
+                "timeout_ms {}: it is {} to {}; nothing was moved",
                 wire.timeout_ms,
-                SHORTEST.as_millis(),
-                LONGEST.as_millis()
+                DRILL_TIMEOUT.start().as_millis(),
+                DRILL_TIMEOUT.end().as_millis()
             )));
         }
         let worker = Some(&wire.worker).filter(|worker| !worker.is_empty());
@@ -223,6 +219,9 @@ fn heir<'a>(
     state.sessions().filter(could).min_by_key(|session| (session.holds().len(), session.worker()))
 }
 
+/// The leases that a stall must have time for: one runs out, and a change of leader on the way counts it anew.
+const LEASES_OF_A_STALL: u32 = 2;
+
 /// All of the worker's partitions go, so each of its keyspaces needs somebody else, and its lease must have time to run out.
 fn stall_is_bearable(
     state: &State,
@@ -231,11 +230,16 @@ fn stall_is_bearable(
     timeout: Duration,
 ) -> Result<(), Failure> {
     let (worker, ttl) = (owner.worker(), owner.ttl());
-    if timeout <= ttl {
+    let least = ttl.saturating_mul(LEASES_OF_A_STALL);
+    if timeout < least {
+        let what_to_do = if DRILL_TIMEOUT.contains(&least) {
+            format!("give the drill {least:?} or more")
+        } else {
+            format!("that is more than the {:?} of the longest drill: drill with a move", DRILL_TIMEOUT.end())
+        };
         return Err(Failure::invalid(format_args!(
-            "timeout_ms {}: the lease of worker {worker} alone takes {} to run out; give it twice as long",
-            timeout.as_millis(),
-            ttl.as_millis()
+            "a stall of worker {worker} within {timeout:?} would fail, and nothing was moved: its lease of {ttl:?} has to \
+             run out first, and a change of leader counts it anew, which makes {least:?}; {what_to_do}"
         )));
     }
     let keyspaces: BTreeSet<KeyspaceId> = owner.holds().iter().map(|key| key.keyspace).collect();

@@ -8,15 +8,15 @@ use ringfence_api::Failure;
 use ringfence_api::convert::checked;
 use ringfence_api::v1::{self, DrillMode, drill_request, drill_response};
 use ringfence_core::ids::{Epoch, SessionId, Term, WorkerId};
-use ringfence_core::state::{Command, GrantReason, MAX_FAILURE_BYTES};
+use ringfence_core::state::{Command, GrantReason, MAX_FAILURE_BYTES, Tenure};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// How long the worker may take to answer the order. It opens a stream, no more.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// How long the held write may take, once the new owner is there. The SDK gives a probe ten seconds.
-const FINDING_WITHIN: Duration = Duration::from_secs(20);
+/// How long the worker may take, beyond the drill's time, to say that its probe had no answer in that time.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(10);
 
 struct Course<'c> {
     context: &'c Context,
@@ -24,11 +24,25 @@ struct Course<'c> {
     ask: Ask,
     cast: Cast,
     slot: Slot,
-    /// The new owner is ready by then.
+    /// The held write is answered by then.
     deadline: Instant,
+    stage: Stage,
+}
+
+/// How far a drill has come.
+enum Stage {
+    /// The worker was ordered. It holds nothing yet.
+    Ordered,
+    /// It holds a write, and the move is not in the log yet.
+    Holding,
+    /// It holds a write, and is being replaced.
+    Replacing,
+    /// It was told to send.
+    Sent(Heir),
 }
 
 /// The owner that came.
+#[derive(Clone)]
 struct Heir {
     worker: WorkerId,
     session: SessionId,
@@ -56,7 +70,7 @@ pub(crate) async fn run(
     }
     let (slot, line) = context.drills.begin(cast.owner, &cast.worker)?;
     let deadline = Instant::now() + ask.timeout;
-    let course = Course { context, term, ask, cast, slot, deadline };
+    let course = Course { context, term, ask, cast, slot, deadline, stage: Stage::Ordered };
     let (name, worker, epoch) = (course.cast.name(), course.cast.worker.clone(), course.cast.epoch);
     let mode = course.ask.mode.as_str_name();
     tracing::warn!(partition = name, %worker, %epoch, mode, "a drill begins: an operator asked for it");
@@ -71,7 +85,7 @@ pub(crate) async fn run(
 }
 
 impl Course<'_> {
-    async fn run(self, line: oneshot::Receiver<Line>) -> Result<v1::RunDrillResponse, Failure> {
+    async fn run(mut self, line: oneshot::Receiver<Line>) -> Result<v1::RunDrillResponse, Failure> {
         if !self.slot.order(&self.cast.keyspace, self.order()) {
             return Err(self.silent());
         }
@@ -89,15 +103,18 @@ impl Course<'_> {
             }
             _ => return Err(self.nonsense()),
         }
+        self.stage = Stage::Holding;
         if self.ask.mode == DrillMode::Move {
             self.drain().await?;
         }
+        self.stage = Stage::Replacing;
         let heir = self.heir(&mut line).await?;
+        self.stage = Stage::Sent(heir.clone());
         let send = drill_response::Message::Send(drill_response::Send { epoch: heir.epoch.get() });
         // A worker that has gone is found by the next line.
         let _ = line.say.send(v1::DrillResponse { message: Some(send) }).await;
         let drill_request::Message::Finding(mut finding) =
-            self.hear(&mut line, Instant::now() + FINDING_WITHIN).await?
+            self.hear(&mut line, self.deadline + LAST_WORD_WITHIN).await?
         else {
             return Err(self.nonsense());
         };
@@ -112,14 +129,13 @@ impl Course<'_> {
     }
 
     fn order(&self) -> v1::DrillOrder {
-        let limit = self.ask.timeout + FINDING_WITHIN;
         v1::DrillOrder {
             drill: self.slot.id.bytes().into(),
             keyspace: self.cast.keyspace.to_string(),
             partition: self.cast.key.partition.get(),
             epoch: self.cast.epoch.get(),
             mode: self.ask.mode.into(),
-            limit_ms: checked::millis(limit),
+            limit_ms: checked::millis(self.ask.timeout),
         }
     }
 
@@ -134,8 +150,17 @@ impl Course<'_> {
             why: GrantReason::Operator,
         };
         let proposed = self.context.propose(None, vec![drain], Some(self.term)).await;
-        let committed = proposed.map_err(|failure| interrupted(failure.message()))?;
-        committed.map_err(|refusal| refusal::to_failure(self.context, &refusal.why))?;
+        let committed = proposed.map_err(|failure| self.interrupted(failure.message()))?;
+        committed.map_err(|refusal| {
+            let why = refusal::to_failure(self.context, &refusal.why);
+            Failure::refused(format_args!(
+                "partition {} could not be moved from worker {}: {}; nothing was moved, and the held write is dropped. \
+                 Run the drill again when that is over",
+                self.cast.name(),
+                self.cast.worker,
+                why.message()
+            ))
+        })?;
         // Balancing would carry it back at once.
         let now = self.context.clock.now();
         if let Some(leadership) = self.context.replica.lock().leading(self.term) {
@@ -157,7 +182,7 @@ impl Course<'_> {
                 }
                 tokio::select! {
                     changed = applied.changed() => {
-                        changed.map_err(|_| interrupted("this node stops"))?;
+                        changed.map_err(|_| self.interrupted("this node stops"))?;
                     }
                     // It has nothing to say before it is told to send.
                     said = line.heard.recv() => {
@@ -177,7 +202,8 @@ impl Course<'_> {
         let name = self.cast.name();
         let Some(partition) = local.state.partition(self.cast.key) else {
             return Look::Never(Failure::refused(format_args!(
-                "keyspace {} was deleted during the drill; the held write was not sent",
+                "keyspace {} was deleted during the drill, and its partitions with it; the held write was not sent. \
+                 Drill another keyspace",
                 self.cast.keyspace
             )));
         };
@@ -188,10 +214,17 @@ impl Course<'_> {
             return Look::Wait;
         };
         if *owner.worker() == self.cast.worker {
+            let ours =
+                |tenure: &&Tenure| tenure.epoch <= self.cast.epoch || tenure.worker == self.cast.worker;
+            let between = partition.history().iter().rev().find(|tenure| !ours(tenure));
+            let why = between.map_or_else(
+                || "nobody else was there to take it".to_owned(),
+                |heir| format!("{} lost it again, under {}, and was not ready", heir.worker, heir.epoch),
+            );
             return Look::Never(Failure::refused(format_args!(
-                "partition {name} came back to worker {} during the drill, under {epoch}: nobody else was there to take \
-                 it; the held write was not sent. Run the drill again when another worker is",
-                self.cast.worker
+                "partition {name} was taken from worker {worker} and came back to it, under {epoch}: {why}; the held write \
+                 was not sent. Look at the other workers of the keyspace, and run the drill again",
+                worker = self.cast.worker
             )));
         }
         if !partition.ready() {
@@ -222,7 +255,7 @@ impl Course<'_> {
         tokio::select! {
             done = what => Ok(done.ok()),
             _ = status.wait_for(|now| !now.leads() || now.term != term) => {
-                Err(interrupted("this node does not lead any more"))
+                Err(self.interrupted("this node does not lead any more"))
             }
         }
     }
@@ -237,39 +270,110 @@ impl Course<'_> {
 
     fn gone(&self) -> Failure {
         Failure::refused(format_args!(
-            "worker {} ended the drill before it had a result: it leaves, was stopped, or lost its connection. A held \
-             write is dropped, unless it was on its way already; run the drill again",
-            self.cast.worker
+            "worker {} ended the drill before it had a result: it leaves, was stopped, or lost its connection; {}. Look at \
+             that worker, and run the drill again",
+            self.cast.worker,
+            self.so_far()
         ))
     }
 
     fn nonsense(&self) -> Failure {
         Failure::refused(format_args!(
-            "worker {} said what makes no sense at this point of a drill; are its SDK and the coordinator of versions \
-             apart?",
-            self.cast.worker
+            "worker {} said what makes no sense at this point of a drill; {}. Its SDK and the coordinator may be of \
+             versions apart: bring them together, and run the drill again",
+            self.cast.worker,
+            self.so_far()
         ))
     }
 
-    fn late(&self) -> Failure {
-        let (name, waited) = (self.cast.name(), self.ask.timeout);
-        Failure::refused(format_args!(
-            "the drill took longer than its {waited:?}: no new owner of {name} was ready, or a probe did not answer; a \
-             held write is dropped, unless it was on its way already. See `ringfence partition show {name}`"
+    fn interrupted(&self, why: &str) -> Failure {
+        Failure::interrupted(format_args!(
+            "{why}, so the drill has no result; {}, and the worker goes back to work by itself: run it again",
+            self.so_far()
         ))
+    }
+
+    /// The drill's time is over, and what it waited for has not come.
+    fn late(&self) -> Failure {
+        let Cast { worker, .. } = &self.cast;
+        let (name, waited) = (self.cast.name(), self.ask.timeout);
+        let what = match &self.stage {
+            Stage::Ordered | Stage::Holding => {
+                format!(
+                    "the first probe write of worker {worker} had no answer; see that its storage is well"
+                )
+            }
+            Stage::Replacing => self.no_heir(),
+            Stage::Sent(_) => format!(
+                "worker {worker} did not say what became of the held write; see that its storage is well, or that the \
+                 worker does not stand still"
+            ),
+        };
+        Failure::refused(format_args!(
+            "the drill took longer than its {waited:?}: {what}; {}. See `ringfence partition show {name}`, and give the \
+             drill more time if that is what it needs",
+            self.so_far()
+        ))
+    }
+
+    /// Why nobody else is ready.
+    fn no_heir(&self) -> String {
+        let Cast { worker, key, epoch, .. } = &self.cast;
+        let local = self.context.replica.lock();
+        let owner = local.state.partition(*key).and_then(|partition| {
+            let session = partition.owner().and_then(|owner| local.state.session(owner))?;
+            Some((session, partition.epoch()?))
+        });
+        match owner {
+            Some((_, held)) if held <= *epoch => {
+                format!(
+                    "worker {worker} was not replaced yet, because it did not release it, or its lease did not run out"
+                )
+            }
+            Some((heir, held)) => {
+                let silent = if heir.suspicion().is_some() { ", and does not renew its lease" } else { "" };
+                format!(
+                    "worker {}, which was granted the partition under {held}, is not ready{silent}: it stands still, cannot \
+                     raise its fence, or loads for long; look at that worker",
+                    heir.worker()
+                )
+            }
+            None => {
+                "nobody was granted the partition; see that another worker of the keyspace is well".to_owned()
+            }
+        }
+    }
+
+    /// What was moved, and what is held: what an operator wants to know of a drill without a result.
+    fn so_far(&self) -> String {
+        let Cast { worker, moves, .. } = &self.cast;
+        let name = self.cast.name();
+        let dropped = "the held write is dropped unsent";
+        match (&self.stage, self.ask.mode) {
+            (Stage::Ordered, _) => "nothing was moved, and no write was held yet".to_owned(),
+            (Stage::Holding, _) => format!(
+                "a write was held and is dropped unsent; the move of {name} was asked for, and may have begun"
+            ),
+            (Stage::Replacing, DrillMode::Stall) => format!(
+                "{dropped}; worker {worker} had stopped renewing: it renews again, or joins anew when its lease has run \
+                 out and its {moves} partitions have gone to others"
+            ),
+            (Stage::Replacing, _) => {
+                format!(
+                    "{dropped}; the move of {name} from worker {worker} had begun, and goes to its end as any other"
+                )
+            }
+            (Stage::Sent(heir), _) => format!(
+                "worker {} owns {name} under {}; the held write is dropped, unless it was on its way already",
+                heir.worker, heir.epoch
+            ),
+        }
     }
 }
 
 /// What a worker says of itself, cut to what is shown.
 fn shortened(text: &str) -> String {
     text.chars().take(MAX_FAILURE_BYTES).collect()
-}
-
-fn interrupted(why: &str) -> Failure {
-    Failure::interrupted(format_args!(
-        "{why}, so the drill has no result; a held write is dropped, unless it was on its way already, and the worker goes back \
-         to work by itself: run it again"
-    ))
 }
 
 fn answer(ask: &Ask, cast: &Cast) -> v1::RunDrillResponse {

@@ -225,7 +225,7 @@ async fn the_held_write_is_sent_when_the_new_owner_is_ready_and_not_before() {
 async fn a_stalled_worker_is_moved_from_by_nobody_and_what_takes_over_is_waited_for() {
     let node = testing::alone().await;
     let (mut admin, mut first, mut second, epoch) = stage(&node).await;
-    let stall = v1::RunDrillRequest { mode: DrillMode::Stall.into(), timeout_ms: 700_000, ..ask() };
+    let stall = v1::RunDrillRequest { mode: DrillMode::Stall.into(), timeout_ms: 1_200_000, ..ask() };
     let running = run(&admin, stall);
     let (order, mut line) = first.hold().await;
     assert_eq!(order.mode(), DrillMode::Stall);
@@ -305,11 +305,13 @@ async fn nobody_is_replaced_where_nobody_could_take_over() {
     assert_eq!((planned.old_worker.as_str(), planned.new_worker.as_str()), ("w1", "w2"));
     assert_eq!((planned.partitions_moved, planned.finding, planned.ttl_ms), (1, None, 600_000));
     // A stall takes the partition of users, too, and there it is alone.
-    let stall = v1::RunDrillRequest { mode: DrillMode::Stall.into(), timeout_ms: 700_000, ..ask() };
+    let stall = v1::RunDrillRequest { mode: DrillMode::Stall.into(), timeout_ms: 1_200_000, ..ask() };
     let users = refused(&admin, stall.clone()).await;
     assert!(users.message().contains("keyspace users") && users.kind() == ErrorKind::Refused, "{users}");
-    let short = refused(&admin, v1::RunDrillRequest { timeout_ms: 600_000, ..stall }).await;
-    assert!(short.message().contains("600000 to run out") && short.kind() == ErrorKind::Invalid, "{short}");
+    // A lease that runs out under two leaders takes that long.
+    let short = refused(&admin, v1::RunDrillRequest { timeout_ms: 1_199_999, ..stall }).await;
+    assert!(short.message().contains("give the drill 1200s or more"), "{short}");
+    assert!(short.message().contains("nothing was moved") && short.kind() == ErrorKind::Invalid, "{short}");
     // One that is about to leave takes nothing over.
     withdraw(&node, second.session).await;
     assert!(refused(&admin, ask()).await.message().contains("start a second one"));
@@ -357,6 +359,11 @@ async fn a_drill_ends_with_the_workers_stream_and_with_the_operators_call() {
         failure.kind() == ErrorKind::Refused && failure.message().contains("ended the drill"),
         "{failure}"
     );
+    assert!(
+        failure.message().contains("move of orders/0 from worker w1 had begun")
+            && failure.message().contains("run the drill again"),
+        "{failure}"
+    );
 
     // The move that it began goes to its end as any other; drill the one that has the partition then.
     first.release(0, epoch).await;
@@ -375,12 +382,58 @@ async fn a_drill_ends_with_the_workers_stream_and_with_the_operators_call() {
     assert_eq!(first.orders.recv().await.unwrap().epoch, last);
 }
 
+/// Where a drill of so many seconds stands when its time is over, and what its error says.
+async fn late(admin: &AdminServiceClient<Channel>, seconds: u64, play: impl AsyncFnOnce(), parts: &[&str]) {
+    let running = run(admin, v1::RunDrillRequest { timeout_ms: seconds * 1_000, ..ask() });
+    play().await;
+    let failure = running.await.unwrap().unwrap_err();
+    assert_eq!(failure.kind(), ErrorKind::Refused);
+    let waited = format!("took longer than its {seconds}s");
+    for part in [waited.as_str(), "`ringfence partition show orders/0`"].iter().chain(parts) {
+        assert!(failure.message().contains(part), "{part}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_drill_whose_time_is_over_says_how_far_it_came_and_who_did_not_answer() {
+    let node = testing::alone().await;
+    let (mut admin, mut first, mut second, epoch) = stage(&node).await;
+    let caller = admin.clone();
+
+    // The probe of the worker hangs.
+    let hangs = async || {
+        let order = first.orders.recv().await.unwrap();
+        first.begin(&order.drill, SECRET).await.unwrap().ends().await;
+    };
+    let nothing = "nothing was moved, and no write was held";
+    late(&caller, 2, hangs, &["first probe write of worker w1", nothing]).await;
+    assert_eq!(partition(&mut admin, 0).await.epoch, epoch);
+
+    // The worker does not release.
+    let keeps = async || first.hold().await.1.ends().await;
+    let begun = "move of orders/0 from worker w1 had begun, and goes to its end";
+    late(&caller, 4, keeps, &["worker w1 was not replaced yet", begun, "dropped unsent"]).await;
+    first.release(0, epoch).await;
+    let next = owned_by(&mut admin, 0, "w2").await.epoch;
+
+    // The heir stands still: it is granted the partition and never ready.
+    second.ready(0, next).await;
+    let frozen = async || {
+        let (_, line) = second.hold().await;
+        draining(&mut admin, 0).await;
+        second.release(0, next).await;
+        line.ends().await;
+    };
+    let granted = format!("worker w1, which was granted the partition under e{}, is not ready", next + 1);
+    late(&caller, 6, frozen, &[&granted, "stands still", "look at that worker", "dropped unsent"]).await;
+}
+
 #[tokio::test]
 async fn a_change_of_leader_ends_a_drill_without_a_result() {
     let cluster = Cluster::formed().await;
     let leader = cluster.leader().await;
     let (admin, mut first, _second, _) = stage(&cluster.nodes[&leader]).await;
-    let stall = v1::RunDrillRequest { mode: DrillMode::Stall.into(), timeout_ms: 700_000, ..ask() };
+    let stall = v1::RunDrillRequest { mode: DrillMode::Stall.into(), timeout_ms: 1_200_000, ..ask() };
     let running = run(&admin, stall);
     let (_, line) = first.hold().await;
     admin.clone().transfer_leadership(v1::TransferLeadershipRequest { to: 0 }).await.unwrap();
@@ -389,5 +442,6 @@ async fn a_change_of_leader_ends_a_drill_without_a_result() {
         failure.kind() == ErrorKind::UnknownOutcome && failure.message().contains("run it again"),
         "{failure}"
     );
+    assert!(failure.message().contains("worker w1 had stopped renewing"), "{failure}");
     line.ends().await;
 }

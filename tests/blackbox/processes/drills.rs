@@ -52,6 +52,8 @@ fn g1_a_drill_finds_that_a_store_with_a_fence_refuses_a_replaced_owner() {
     refused(&drill(&["--worker", "nobody"]), "not_found", "nobody");
     let before = cluster.run(&["partition", "list", KEYSPACE]).done();
     refused(&drill(&["--worker", "w1", "--stall"]), "refused", "all 2 of its partitions");
+    let short = ["--worker", "w1", "--stall", "--timeout", "3s"];
+    refused(&drill(&short), "invalid", "give the drill 4s or more");
     let plan = drill(&["--worker", "w1", "--stall", "--dry-run"]).done();
     assert_eq!(
         (&plan["result"], &plan["partitions_moved"], &plan["ttl_ms"]),

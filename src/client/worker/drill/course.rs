@@ -18,11 +18,12 @@ use ringfence_api::v1::{
     DrillMode, DrillOrder, DrillRequest, DrillResponse, WriteOutcome, drill_request, drill_response,
 };
 use ringfence_core::ids::SessionId;
+use ringfence_core::time::Instant as LeaseInstant;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
@@ -30,6 +31,8 @@ use tonic::Streaming;
 const LONGEST: Duration = Duration::from_secs(31 * 60);
 /// How long the coordinator may take to take the stream, and to end it after the finding.
 const STREAM_WITHIN: Duration = Duration::from_secs(5);
+/// How long this side may take, beyond the drill's time, to say that a probe had no answer in it.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(5);
 /// Messages that wait to be written: this side says three in all.
 const LINE_LENGTH: usize = 4;
 
@@ -43,8 +46,6 @@ pub(in crate::worker) struct Course {
     pub(in crate::worker) runtime: Handle,
     pub(in crate::worker) clock: Clock,
     pub(in crate::worker) stall: Arc<Stall>,
-    /// How long the renewals are held back at most.
-    pub(in crate::worker) stall_for: Duration,
 }
 
 /// The stream of a drill.
@@ -67,9 +68,12 @@ impl Course {
     pub(in crate::worker) async fn run(self, part: Result<(Ownership, Probe), String>) {
         let _lift = Lift(Arc::clone(&self.stall));
         let limit = Duration::from_millis(self.order.limit_ms).min(LONGEST);
+        let (deadline, bound) = (Instant::now() + limit, limit + LAST_WORD_WITHIN);
+        // The stall ends with this task. Should the task not end, it ends here, on the clock of the lease.
+        let stalled_until = self.clock.now() + limit;
         let name = format!("{}/{}", self.order.keyspace, self.order.partition);
         tracing::warn!(partition = name, epoch = self.order.epoch, "a drill: an operator asked for it");
-        match timeout(limit, self.play(part)).await {
+        match timeout(bound, self.play(part, deadline, stalled_until)).await {
             Ok(Ok(())) => tracing::warn!(partition = name, "the drill has ended"),
             Ok(Err(why)) => {
                 tracing::warn!(partition = name, why, "the drill was cut short");
@@ -78,13 +82,20 @@ impl Course {
         }
     }
 
-    async fn play(&self, part: Result<(Ownership, Probe), String>) -> Result<(), String> {
+    /// `deadline` ends the probes, and `stalled_until` the stall whatever becomes of this.
+    async fn play(
+        &self,
+        part: Result<(Ownership, Probe), String>,
+        deadline: Instant,
+        stalled_until: LeaseInstant,
+    ) -> Result<(), String> {
         let mut line = self.open().await.map_err(|error| error.to_string())?;
         let (ownership, probe) = match part {
             Ok(part) => part,
             Err(why) => return self.decline(line, why).await,
         };
-        if let Err(why) = self.first_write(&ownership, &probe).await {
+        let first = self.first_write(&ownership, &probe, deadline);
+        if let Err(why) = line.while_wanted(first).await? {
             return self.decline(line, why).await;
         }
         // The last look at the lease, for the read and for the write. Both are under way from here on.
@@ -93,7 +104,7 @@ impl Course {
             (Err(over), _) | (_, Err(over)) => return self.decline(line, lost(&over)).await,
         };
         if self.order.mode() == DrillMode::Stall {
-            self.stall.until(self.clock.now() + self.stall_for);
+            self.stall.until(stalled_until);
         }
         line.say(drill_request::Message::Holding(drill_request::Holding {})).await?;
 
@@ -102,6 +113,7 @@ impl Course {
             tokio::select! {
                 biased;
                 _ = ownership.lost(), if ended.is_none() => ended = Some(self.clock.now()),
+                () = sleep_until(deadline) => return Err("the drill's time is over".into()),
                 told = line.told() => match told? {
                     drill_response::Message::Send(send) if send.epoch > ownership.epoch().get() => break,
                     // Before it was replaced its write is no stale one, and would be reported as one.
@@ -115,7 +127,9 @@ impl Course {
 
         let reads = [read.confirm(()).is_ok(), ownership.read(|| ()).is_ok()];
         let accepted = reads.into_iter().filter(|accepted| *accepted).count();
-        let (write, error) = match probe::write(&self.runtime, &probe, stamp).await {
+        // Whoever loses the stream drops the write, also while the probe is at it.
+        let held = probe::write(&self.runtime, &probe, stamp, deadline);
+        let (write, error) = match line.while_wanted(held).await? {
             Ok(Probed::Accepted) => (WriteOutcome::Accepted, String::new()),
             Ok(Probed::Refused) => (WriteOutcome::Refused, String::new()),
             Err(error) => (WriteOutcome::Unknown, cut(&error)),
@@ -134,9 +148,14 @@ impl Course {
     }
 
     /// A write under the current epoch, which the storage has to accept: else the refusal of the held one says nothing.
-    async fn first_write(&self, ownership: &Ownership, probe: &Probe) -> Result<(), String> {
+    async fn first_write(
+        &self,
+        ownership: &Ownership,
+        probe: &Probe,
+        deadline: Instant,
+    ) -> Result<(), String> {
         let stamp = ownership.stamp().map_err(|over| lost(&over))?;
-        match probe::write(&self.runtime, probe, stamp).await {
+        match probe::write(&self.runtime, probe, stamp, deadline).await {
             Ok(Probed::Accepted) => Ok(()),
             Ok(Probed::Refused) => {
                 Err("the storage refused a probe write under the current epoch, so its refusals prove \
@@ -197,6 +216,19 @@ impl Line {
                     return Err(format!("the stream to the coordinator broke: {}", status.message()));
                 }
             }
+        }
+    }
+
+    /// Does something for as long as the coordinator is there, which has nothing to say meanwhile. When it is not, what
+    /// is done is dropped.
+    async fn while_wanted<T>(&mut self, what: impl Future<Output = T>) -> Result<T, String> {
+        tokio::select! {
+            biased;
+            done = what => Ok(done),
+            told = self.told() => Err(match told {
+                Ok(_) => "the coordinator said what makes no sense at this point of a drill".to_owned(),
+                Err(why) => why,
+            }),
         }
     }
 

@@ -4,13 +4,9 @@ use crate::fence::{FenceError, FencingToken};
 use futures_util::future::BoxFuture;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
-
-/// How long one probe may take. A storage that needs longer for one small write has another problem.
-const PROBE_WITHIN: Duration = Duration::from_secs(10);
+use tokio::time::{Instant, timeout_at};
 
 /// What the storage said to the probe write of a drill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,17 +48,23 @@ where
     })
 }
 
-/// Makes one probe write on the application's runtime. An error says that nobody knows what became of it.
-pub(super) async fn write(runtime: &Handle, probe: &Probe, stamp: FencingToken) -> Result<Probed, String> {
+/// Makes one probe write on the application's runtime, by `deadline`, which is the end of the drill's time. An error
+/// says that nobody knows what became of it. Dropping the future drops the probe's.
+pub(super) async fn write(
+    runtime: &Handle,
+    probe: &Probe,
+    stamp: FencingToken,
+    deadline: Instant,
+) -> Result<Probed, String> {
     let probe = Arc::clone(probe);
     // A set of one: it aborts what is left when it is dropped.
     let mut task = JoinSet::new();
     task.spawn_on(async move { probe(stamp).await }, runtime);
-    match timeout(PROBE_WITHIN, task.join_next()).await {
+    match timeout_at(deadline, task.join_next()).await {
         Ok(Some(Ok(probed))) => probed,
         Ok(Some(Err(error))) if error.is_panic() => Err("the probe panicked".to_owned()),
         Ok(Some(Err(_)) | None) => Err("the application's runtime was shut down".to_owned()),
-        Err(_) => Err(format!("the probe did not answer within {PROBE_WITHIN:?}")),
+        Err(_) => Err("the probe did not answer within the drill's time".to_owned()),
     }
 }
 
@@ -89,11 +91,12 @@ mod tests {
     async fn a_probe_that_fails_panics_or_hangs_has_an_unknown_outcome() {
         let stamp = Granted::new("orders", 17).start().unwrap().0.stamp().unwrap();
         let here = Handle::current();
+        let by = Instant::now() + std::time::Duration::from_secs(60);
         let fails = boxed(|_| async { Err::<Probed, _>("no route to the database") });
-        assert_eq!(write(&here, &fails, stamp.clone()).await.unwrap_err(), "no route to the database");
+        assert_eq!(write(&here, &fails, stamp.clone(), by).await.unwrap_err(), "no route to the database");
         let panics = boxed(|_| -> std::future::Ready<Result<Probed, String>> { panic!("at once") });
-        assert_eq!(write(&here, &panics, stamp.clone()).await.unwrap_err(), "the probe panicked");
+        assert_eq!(write(&here, &panics, stamp.clone(), by).await.unwrap_err(), "the probe panicked");
         let hangs = boxed(|_| std::future::pending::<Result<Probed, String>>());
-        assert!(write(&here, &hangs, stamp).await.unwrap_err().contains("within 10s"));
+        assert!(write(&here, &hangs, stamp, by).await.unwrap_err().contains("within the drill's time"));
     }
 }

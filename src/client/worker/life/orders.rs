@@ -5,10 +5,6 @@ use crate::ownership::{Ownership, Phase};
 use crate::worker::drill::{Course, Probe};
 use ringfence_api::v1::{DrillMode, DrillOrder};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// What a drill may stall the renewals beyond two leases, within which the coordinator has let the session expire.
-const STALL_SLACK: Duration = Duration::from_secs(60);
 
 impl Life<'_> {
     /// The coordinator asks for a drill. Whatever is in the way is told by the drill's own stream.
@@ -32,7 +28,6 @@ impl Life<'_> {
             runtime: self.keeper.host.runtime.clone(),
             clock: self.keeper.clock.clone(),
             stall: Arc::clone(&stall),
-            stall_for: self.session.timing.ttl().saturating_mul(2).saturating_add(STALL_SLACK),
         };
         let task = tokio::spawn(course.run(part));
         // One that declines ends by itself within seconds.

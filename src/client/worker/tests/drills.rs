@@ -208,6 +208,64 @@ async fn a_worker_that_stands_still_leaves_when_it_is_told_to() {
     assert_eq!(store.probes().len(), 1);
 }
 
+/// Sets the flag when it is dropped.
+struct Dropped(Arc<tokio::sync::watch::Sender<bool>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+#[tokio::test]
+async fn a_probe_under_way_is_dropped_when_the_line_is_cut() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let (waits, mut waiting) = tokio::sync::watch::channel(false);
+    let (dropped, mut was_dropped) = tokio::sync::watch::channel(false);
+    let dropped = Arc::new(dropped);
+    // The first write is taken; the held one is at its storage's door for ever.
+    let calls = std::sync::atomic::AtomicU32::new(0);
+    let probe = move |_: FencingToken| {
+        let first = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+        let (waits, dropped) = (waits.clone(), (!first).then(|| Dropped(Arc::clone(&dropped))));
+        async move {
+            if first {
+                return Ok::<_, String>(Probed::Accepted);
+            }
+            let _held = dropped;
+            waits.send_replace(true);
+            std::future::pending().await
+        }
+    };
+    let worker = worker(&fake).own("orders", owner).allow_drill("orders", probe).join().await.unwrap();
+    fake.grant(3);
+    given.next().await.ready().await.unwrap();
+    fake.order(order(DrillMode::Move, 3, 1));
+    fake.until("it holds a write", holds).await;
+    fake.send_now(2);
+    waiting.wait_for(|waits| *waits).await.unwrap();
+    assert!(!*was_dropped.borrow());
+    fake.end_drill();
+    was_dropped.wait_for(|dropped| *dropped).await.unwrap();
+    fake.until("the stream has ended", |world| world.drills_ended == 1).await;
+    assert!(!fake.world().drilled.iter().any(|said| matches!(said, Message::Finding(_))));
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_probe_that_does_not_answer_ends_with_the_drills_time_and_is_told() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let probe = |_: FencingToken| std::future::pending::<Result<Probed, String>>();
+    let worker = worker(&fake).own("orders", owner).allow_drill("orders", probe).join().await.unwrap();
+    fake.grant(3);
+    given.next().await.ready().await.unwrap();
+    let why = declined(&fake, v1::DrillOrder { limit_ms: 300, ..order(DrillMode::Move, 3, 1) }).await;
+    assert!(why.contains("did not answer within the drill's time"), "{why}");
+    worker.leave().await.unwrap();
+}
+
 /// Orders, and waits for the reason to decline.
 async fn declined(fake: &Fake, order: v1::DrillOrder) -> String {
     let said = fake.world().drilled.len();
