@@ -343,3 +343,20 @@ async fn a_lookup_finds_the_partition_of_a_key_and_names_what_is_not_there() {
     assert_eq!(ask("orders", None).await, Err(ErrorKind::Invalid));
     assert_eq!(ask("-", Some(Target::Partition(0))).await, Err(ErrorKind::Invalid));
 }
+
+#[tokio::test]
+async fn that_there_is_no_such_keyspace_is_said_by_the_leader_and_others_name_it() {
+    let cluster = Cluster::formed().await;
+    let leader = cluster.leader().await;
+    for (id, node) in &cluster.nodes {
+        let absent = v1::WatchRequest { keyspaces: vec!["absent".into()], ..Default::default() };
+        let said = testing::map(node).await.watch(absent).await.unwrap_err();
+        let said = Failure::decode(&said);
+        if *id == leader {
+            assert_eq!(said.kind(), ErrorKind::NotFound, "{said}");
+        } else {
+            let named = said.leader().map(|named| named.node.get());
+            assert_eq!((said.kind(), named), (ErrorKind::NotLeader, Some(leader)), "{said}");
+        }
+    }
+}

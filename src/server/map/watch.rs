@@ -18,6 +18,8 @@ use tonic::codegen::tokio_stream::Stream;
 
 /// How long a node that is behind what a reader has seen may take to catch up; then the reader is sent elsewhere.
 const CATCH_UP: Duration = Duration::from_secs(2);
+/// How long a node that does not lead waits for a keyspace that it does not know: a few heartbeats bring what it lacks.
+const KNOWN_WITHIN: Duration = Duration::from_millis(300);
 /// The most keyspaces in one watch. More than that are watched as all.
 const MAX_KEYSPACES: usize = ringfence_core::state::MAX_KEYSPACES;
 
@@ -67,7 +69,7 @@ impl Reader {
             local.state.cluster().map(|cluster| lineage(cluster.lineage))
         };
         let this = self
-            .wait_for(formed)
+            .wait_for(CATCH_UP, formed)
             .await
             .ok_or_else(|| Failure::unavailable("the cluster is not formed yet"))?;
         if request.revision == 0 || request.lineage != this {
@@ -76,7 +78,7 @@ impl Reader {
         let asked = LogIndex::new(request.revision);
         let caught_up =
             |reader: &Reader| (reader.map.context.replica.lock().state.applied() >= asked).then_some(());
-        if !mutant!("watch-of-a-node-behind") && self.wait_for(caught_up).await.is_none() {
+        if !mutant!("watch-of-a-node-behind") && self.wait_for(CATCH_UP, caught_up).await.is_none() {
             return Err(Failure::unavailable(format_args!(
                 "this node has not got revision {} yet; ask another node",
                 request.revision
@@ -86,22 +88,28 @@ impl Reader {
         Ok(self.map.context.replica.lock().state.revision().get() >= request.revision)
     }
 
-    /// A node that lags may not know a keyspace yet that the reader has been told of elsewhere.
+    /// That there is no such keyspace only the leader can say, and says at once. Another node may lag, and not know one
+    /// yet that the reader has been told of elsewhere: it waits a little, and sends the reader to the leader.
     async fn know_keyspaces(&mut self) -> Result<(), Failure> {
-        let known = |reader: &Reader| {
-            reader.cursor.absent(&reader.map.context.replica.lock()).is_none().then_some(())
+        let absent = |reader: &Reader| {
+            let local = reader.map.context.replica.lock();
+            reader.cursor.absent(&local).map(no_such_keyspace)
         };
-        if self.wait_for(known).await.is_some() {
+        if absent(self).is_none() {
             return Ok(());
         }
-        self.cursor
-            .absent(&self.map.context.replica.lock())
-            .map_or(Ok(()), |name| Err(no_such_keyspace(name)))
+        match self.map.context.confirm().await {
+            Ok(_) => absent(self).map_or(Ok(()), Err),
+            Err(elsewhere) => {
+                let known = |reader: &Reader| absent(reader).is_none().then_some(());
+                self.wait_for(KNOWN_WITHIN, known).await.ok_or(elsewhere)
+            }
+        }
     }
 
-    /// Waits, within bounds, until there is something.
-    async fn wait_for<T>(&mut self, look: impl Fn(&Reader) -> Option<T>) -> Option<T> {
-        let deadline = tokio::time::Instant::now() + CATCH_UP;
+    /// Waits, for so long, until there is something.
+    async fn wait_for<T>(&mut self, long: Duration, look: impl Fn(&Reader) -> Option<T>) -> Option<T> {
+        let deadline = tokio::time::Instant::now() + long;
         loop {
             self.applied.mark_unchanged();
             if let Some(found) = look(self) {
