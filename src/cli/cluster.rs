@@ -141,8 +141,9 @@ async fn transfer(admin: &Admin, to: Option<NodeId>) -> Result<(&'static str, No
 }
 
 fn text(status: &ClusterStatus) -> String {
+    let none = || "none yet: this node is no member of one".to_owned();
     properties([
-        ("cluster", status.cluster.as_ref().map(ClusterId::to_string).unwrap_or_default()),
+        ("cluster", status.cluster.as_ref().map_or_else(none, ClusterId::to_string)),
         ("leader", status.leader.map(|id| id.get().to_string()).unwrap_or_default()),
         ("term", status.term.get().to_string()),
         ("answered by", status.answered_by.map(|id| id.get().to_string()).unwrap_or_default()),

@@ -37,7 +37,7 @@ Examples:
         /// How many partitions it has, 1 to 1000000; fixed for life
         #[arg(long, value_parser = partition_count)]
         partitions: PartitionCount,
-        /// Do nothing when it exists with these settings
+        /// Do nothing when it exists with so many partitions and the settings given here; one that is left out may differ
         #[arg(long)]
         if_absent: bool,
         #[command(flatten)]
