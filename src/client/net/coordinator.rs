@@ -82,7 +82,7 @@ impl Coordinator {
                         self.pool().worked(&target, call.route);
                         return Ok((target, answer.into_inner()));
                     }
-                    Ok(Err(status)) => Trouble::of(&status),
+                    Ok(Err(status)) => self.trouble(&target, &status),
                     Err(_) => Trouble::Silent(format!("no answer within {patience:?}")),
                 }
             };
@@ -97,7 +97,7 @@ impl Coordinator {
     /// A stream from this node ended: with this status, or `None` when it just stopped. What it means.
     pub(crate) fn stream_ended(&self, target: &Target, status: Option<&Status>) -> Trouble {
         let trouble = match status {
-            Some(status) => Trouble::of(status),
+            Some(status) => self.trouble(target, status),
             None => Trouble::Silent("the stream ended".to_owned()),
         };
         self.heed(target, &trouble);
@@ -132,6 +132,13 @@ impl Coordinator {
         if !nodes.is_empty() {
             self.pool().learn_all(&nodes);
         }
+    }
+
+    fn trouble(&self, target: &Target, status: &Status) -> Trouble {
+        if Trouble::is_about_pings(status) {
+            self.pool().calm_down(target);
+        }
+        Trouble::of(status)
     }
 
     fn heed(&self, target: &Target, trouble: &Trouble) {

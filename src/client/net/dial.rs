@@ -14,6 +14,13 @@ pub trait Dial: Send + Sync + 'static {
     ///
     /// Called within a tokio runtime.
     fn dial(&self, endpoint: &Endpoint) -> Channel;
+
+    /// The same with pings `times` as far apart as usual: something on the way, a proxy as a rule, ended the last
+    /// connection because there were too many. A dialer that does not ping need not care, and dials as ever.
+    fn dial_calmly(&self, endpoint: &Endpoint, times: u32) -> Channel {
+        let _ = times;
+        self.dial(endpoint)
+    }
 }
 
 /// Connections over TCP: the default.
@@ -24,6 +31,9 @@ pub struct TcpDial {
     pub connect_timeout: Duration,
     /// A ping this often, also when idle. 5 s: a peer that vanished without a word is noticed within
     /// `keepalive + keepalive_timeout`; TCP by itself takes a quarter of an hour.
+    ///
+    /// Where something on the way says that this is too often, it is twice as long from then on, and so forth up to 64
+    /// times: towards that endpoint, for as long as the client lives.
     pub keepalive: Duration,
     /// How long a ping may stay unanswered before the connection counts as dead. 3 s.
     pub keepalive_timeout: Duration,
@@ -61,5 +71,9 @@ impl TcpDial {
 impl Dial for TcpDial {
     fn dial(&self, endpoint: &Endpoint) -> Channel {
         self.settings(endpoint).connect_lazy()
+    }
+
+    fn dial_calmly(&self, endpoint: &Endpoint, times: u32) -> Channel {
+        TcpDial { keepalive: self.keepalive.saturating_mul(times), ..self.clone() }.dial(endpoint)
     }
 }

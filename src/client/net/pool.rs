@@ -11,6 +11,9 @@ use tonic::transport::Channel;
 /// nodes that came and went, and the bound for a coordinator that talks nonsense.
 const MAX_LEARNT: usize = 64;
 
+/// How much further apart than usual pings are at most: more than five minutes, which is what the strictest proxies ask for.
+const MAX_CALM: u32 = 64;
+
 /// One node to ask, over one channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -29,6 +32,8 @@ pub(super) struct Pool {
     /// The node that answered last: reads and watches stay there.
     favourite: Option<Endpoint>,
     channels: HashMap<Endpoint, (Channel, u64)>,
+    /// How much further apart than usual pings are, where they were too many.
+    calm: HashMap<Endpoint, u32>,
     lives: u64,
 }
 
@@ -41,6 +46,7 @@ impl Pool {
             leader: None,
             favourite: None,
             channels: HashMap::new(),
+            calm: HashMap::new(),
             lives: 0,
         }
     }
@@ -54,6 +60,7 @@ impl Pool {
             leader: self.leader.clone(),
             favourite: None,
             channels: HashMap::new(),
+            calm: self.calm.clone(),
             lives: 0,
         }
     }
@@ -91,7 +98,10 @@ impl Pool {
             Some((channel, life)) => (channel.clone(), *life),
             None => {
                 self.lives += 1;
-                let channel = self.dial.dial(&endpoint);
+                let channel = match self.calm.get(&endpoint) {
+                    Some(times) => self.dial.dial_calmly(&endpoint, *times),
+                    None => self.dial.dial(&endpoint),
+                };
                 self.channels.insert(endpoint.clone(), (channel.clone(), self.lives));
                 (channel, self.lives)
             }
@@ -121,6 +131,21 @@ impl Pool {
         }
     }
 
+    /// Its connection was ended because of too many pings: the next one pings half as often. However many calls were under
+    /// way on it, that counts once.
+    pub(super) fn calm_down(&mut self, target: &Target) {
+        if self.channels.get(&target.endpoint).is_some_and(|(_, life)| *life == target.life) {
+            self.channels.remove(&target.endpoint);
+            let times = self.calm.entry(target.endpoint.clone()).or_insert(1);
+            *times = times.saturating_mul(2).min(MAX_CALM);
+            tracing::info!(
+                endpoint = %target.endpoint,
+                times,
+                "a connection was ended for too many pings; pings are so many times as far apart now"
+            );
+        }
+    }
+
     /// A node said who leads.
     pub(super) fn hint(&mut self, leader: &NodeAddress) {
         if let Some(endpoint) = self.learn(leader) {
@@ -136,6 +161,7 @@ impl Pool {
         }
         let known: Vec<Endpoint> = self.known().cloned().collect();
         self.channels.retain(|endpoint, _| known.contains(endpoint));
+        self.calm.retain(|endpoint, _| known.contains(endpoint));
         self.leader.take_if(|endpoint| !known.contains(endpoint));
         self.favourite.take_if(|endpoint| !known.contains(endpoint));
     }
@@ -212,6 +238,21 @@ mod tests {
             pool.hint(&node(1, "not an address"));
         }
         assert!(round(&mut pool, Route::Any).len() <= 1 + MAX_LEARNT);
+    }
+
+    #[tokio::test]
+    async fn f097_pings_that_are_too_many_become_fewer_once_a_connection_and_up_to_a_bound() {
+        let mut pool = pool("http://a:1,http://b:1");
+        let endpoint = |name: &str| Endpoint::new(&format!("http://{name}:1")).unwrap();
+        for expected in [2, 4, 8, 16, 32, 64, 64] {
+            let target = pool.target(endpoint("a"));
+            // All the streams of one connection end with it.
+            pool.calm_down(&target);
+            pool.calm_down(&target);
+            assert_eq!(pool.calm.get(&endpoint("a")), Some(&expected));
+        }
+        assert_eq!(pool.without_connections().calm, pool.calm);
+        assert_eq!(pool.calm.get(&endpoint("b")), None);
     }
 
     #[tokio::test]

@@ -198,6 +198,44 @@ async fn f097_a_node_that_says_too_many_pings_is_asked_again() {
     assert_eq!(calm.join().unwrap().asked().len(), 1);
 }
 
+/// Dials, and notes how calmly.
+#[derive(Default)]
+struct Noting(std::sync::Mutex<Vec<u32>>);
+
+impl super::Dial for Noting {
+    fn dial(&self, endpoint: &super::Endpoint) -> tonic::transport::Channel {
+        self.dial_calmly(endpoint, 1)
+    }
+
+    fn dial_calmly(&self, endpoint: &super::Endpoint, times: u32) -> tonic::transport::Channel {
+        self.0.lock().unwrap().push(times);
+        super::TcpDial::default().dial_calmly(endpoint, times)
+    }
+}
+
+#[tokio::test]
+async fn f097_whoever_was_told_of_too_many_pings_pings_less_often() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = super::Endpoint::from_address(&listener.local_addr().unwrap().to_string()).unwrap();
+    let noting = std::sync::Arc::new(Noting::default());
+    let dialled = noting.clone();
+    let calm = std::thread::spawn(move || {
+        // A connection that is closed before its last word was read says nothing of pings, so more than two may be needed.
+        while dialled.0.lock().unwrap().last().is_none_or(|times| *times < 4) {
+            annoyed(&listener);
+        }
+        Fake::on(listener, |_| created())
+    });
+    let coordinator = Coordinator::with_dial(&Endpoints::new([endpoint]).unwrap(), noting.clone());
+    create(&coordinator, CALL).await.unwrap();
+    let _fake = calm.join().unwrap();
+    let dialled = noting.0.lock().unwrap().clone();
+    let doubles = dialled.windows(2).all(|two| two[1] == two[0] || two[1] == 2 * two[0]);
+    assert!(dialled[0] == 1 && doubles && dialled.contains(&4), "{dialled:?}");
+    create(&coordinator, CALL).await.unwrap();
+    assert_eq!(*noting.0.lock().unwrap(), dialled, "the connection that works stays");
+}
+
 /// The other half of the pairing, that our own server counts no pings, is what its fakes here are made of, too.
 #[tokio::test]
 async fn f097_eager_pings_on_an_idle_connection_break_nothing() {

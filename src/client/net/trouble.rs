@@ -37,6 +37,17 @@ impl Trouble {
         }
     }
 
+    /// Whether a connection was ended because it asked for too much; with clients as busy as ours that means their pings.
+    pub(crate) fn is_about_pings(status: &Status) -> bool {
+        let calm = |cause: &(dyn StdError + 'static)| {
+            let error = cause.downcast_ref::<h2::Error>();
+            error.is_some_and(|error| {
+                error.is_remote() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
+            })
+        };
+        causes(status).any(calm)
+    }
+
     /// In a few words, for the list of what was tried.
     pub(crate) fn reason(&self) -> &str {
         match self {
