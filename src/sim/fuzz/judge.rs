@@ -38,9 +38,8 @@ pub fn judge(target: &Target, input: &[u8]) -> Verdict {
     JUDGING.set(true);
     let (ran, taken) = metered(|| catch_unwind(AssertUnwindSafe(|| (target.read)(input))));
     JUDGING.set(false);
-    // One of a task ends in its runtime, and is found by its message.
     let panic = PANIC.take();
-    let (Ok(read), None) = (ran, &panic) else {
+    let Ok(read) = ran else {
         return Verdict::Failed(format!("a panic: {}", panic.as_deref().unwrap_or("without a message")));
     };
     let (bytes, steps) = target.allowance(input.len());
@@ -64,6 +63,12 @@ pub fn judge(target: &Target, input: &[u8]) -> Verdict {
             error_is_fit(&error).map_or(Verdict::Refused(error), |why| Verdict::Failed(why.to_owned()))
         }
     }
+}
+
+/// The message of a panic in this run that somebody caught. The product catches those of its store on damaged files, and
+/// a runtime those of its tasks: a target that runs tasks asks for it, since the task's end is no panic of its own.
+pub(super) fn caught() -> Option<String> {
+    PANIC.take()
 }
 
 /// What is wrong with an error; `None` when nothing is.
@@ -142,16 +147,24 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_a_task_is_found_although_its_runtime_caught_it() {
+    fn a_panic_of_a_task_is_there_to_be_asked_for_although_its_runtime_caught_it() {
         let spawns = |_: &[u8]| {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let task = async { panic!("in a task") };
-            runtime.block_on(async { tokio::spawn(task).await.map_err(|_| "it ended".to_owned()) })
+            assert!(runtime.block_on(async { tokio::spawn(task).await }).is_err());
+            caught().map_or(Ok(()), Err)
         };
         let generous = Target { base: 1 << 20, ..target(spawns) };
-        let Verdict::Failed(why) = judge(&generous, b"") else { panic!("not found") };
+        let Verdict::Refused(why) = judge(&generous, b"") else { panic!("not found") };
         assert!(why.contains("in a task at src/sim/fuzz/judge.rs"), "{why}");
-        assert_eq!(judge(&target(|_| Ok(())), b""), Verdict::Read, "it is that run's alone");
+    }
+
+    #[test]
+    fn a_panic_that_the_product_catches_is_its_own_affair_and_that_runs_alone() {
+        let catches = |_: &[u8]| catch_unwind(|| panic!("of a library")).map_err(|_| "damaged".to_owned());
+        let generous = Target { base: 1 << 20, ..target(catches) };
+        assert_eq!(judge(&generous, b""), Verdict::Refused("damaged".to_owned()));
+        assert_eq!(judge(&target(|_| caught().map_or(Ok(()), Err)), b""), Verdict::Read);
     }
 
     #[test]

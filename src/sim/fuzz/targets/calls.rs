@@ -4,7 +4,7 @@
 //! decided by the input alone. They go through a connection and the services that are shipped, so that a message is
 //! decoded, checked and carried out as in production. The clock is a paused one: it runs when nothing else does.
 
-use crate::fuzz::judge::error_is_fit;
+use crate::fuzz::judge::{caught, error_is_fit};
 use crate::world::Disk;
 use bytes::{Buf as _, BufMut as _, Bytes};
 use fastrand::Rng;
@@ -134,6 +134,9 @@ pub(super) fn calls(input: &[u8]) -> Result<(), String> {
             }
         }
         world.serves().await;
+        if let Some(panic) = caught() {
+            panic!("in a task: {panic}");
+        }
         refused.map_or(Ok(()), Err)
     }))
 }
