@@ -75,6 +75,11 @@ pub trait Files: Send + Sync + 'static {
 
     /// Opens a file for reading and writing at any place, or makes it.
     ///
+    /// What is read from it then is what the disk has. A system marks what it could not write as written after a flush
+    /// that failed (Rebello and others, "Can applications recover from fsync failures?", USENIX ATC 2020), and goes on
+    /// showing it from its memory: a process that is started again would take for durable what is not, and say so to
+    /// others. So that memory is given up first.
+    ///
     /// # Errors
     /// As the disk says.
     fn open(&self, path: &Path) -> io::Result<Opened>;

@@ -1,7 +1,7 @@
 //! The system's disk.
 
 use super::{Files, Held, Opened};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -62,6 +62,31 @@ impl Files for SystemFiles {
     }
 
     fn open(&self, path: &Path) -> io::Result<Opened> {
+        match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => {
+                // What can still be written is, for only what needs no writing can be given up.
+                file.sync_all()?;
+                fadvise(&file, 0, None, Advice::DontNeed)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
         Ok(Opened::System(path.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_opened_has_what_was_written_and_what_cannot_be_opened_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        assert!(SystemFiles.open(&path).is_ok() && !path.exists(), "whoever opens it makes it");
+        fs::write(&path, vec![7; 100_000]).unwrap();
+        assert!(SystemFiles.open(&path).is_ok());
+        assert_eq!(fs::read(&path).unwrap(), vec![7; 100_000]);
+        assert!(SystemFiles.open(dir.path()).is_err());
     }
 }

@@ -188,8 +188,9 @@ impl Inner {
 
     fn flush(&mut self, id: u64) -> io::Result<()> {
         if std::mem::take(&mut self.trouble.fails_flush) {
-            // As on a real system: the pages are marked clean although they never reached the disk.
-            self.file(id)?.pending.clear();
+            // As on a real system: the pages are marked clean although they never reached the disk. A file's length is
+            // not in its pages; it is written with the next flush.
+            self.file(id)?.pending.retain(|write| matches!(write, Write::Length(_)));
             return Err(io::Error::other("the flush failed"));
         }
         self.file(id)?.flush();
@@ -309,10 +310,20 @@ impl Files for Disk {
         Ok(Some(Box::new(held)))
     }
 
+    /// As the system's: what is not on the disk after a flush is not shown any more.
     fn open(&self, path: &Path) -> io::Result<Opened> {
         let mut inner = self.used()?;
-        let id = match inner.names.get(path) {
-            Some(id) => *id,
+        let id = match inner.names.get(path).copied() {
+            Some(id) => {
+                if !inner.file(id)?.pending.is_empty() {
+                    drop(inner);
+                    inner = self.written()?;
+                    inner.flush(id)?;
+                }
+                let file = inner.file(id)?;
+                file.now = file.durable.clone();
+                id
+            }
             None => {
                 let id = inner.next_id();
                 inner.files.insert(id, File::default());
@@ -467,6 +478,21 @@ mod tests {
         assert_eq!(content(&disk), [2], "the cache has it");
         disk.lost_power();
         assert_eq!(content(&disk.mounted()), [1]);
+    }
+
+    #[test]
+    fn f039_whoever_opens_a_file_sees_what_the_disk_has_and_not_the_cache() {
+        let (disk, file) = durable(1, &[1]);
+        disk.trouble(|trouble| trouble.fails_flush = true);
+        file.write(0, &[2]).unwrap();
+        file.set_len(3).unwrap();
+        assert!(file.sync().is_err());
+        disk.killed();
+        let next = disk.mounted();
+        drop(opened(&next));
+        assert_eq!(content(&next), [1, 0, 0], "a length is not in the pages that were lost");
+        next.lost_power();
+        assert_eq!(content(&next.mounted()), [1, 0, 0]);
     }
 
     #[test]
