@@ -11,6 +11,7 @@
 //! | [`lead`] | what a leader decides: timers, presence, repairs and moves |
 //! | [`lease`] | the lessor (the leader's side of its clock) and the lessee (the holder's side) |
 //! | [`placement`] | which worker should own what, and why |
+//! | [`simulation`] | a trace of what happens to workers, replayed against a leader |
 
 #![forbid(unsafe_code)]
 
@@ -19,5 +20,6 @@ pub mod lead;
 pub mod lease;
 mod mutants;
 pub mod placement;
+pub mod simulation;
 pub mod state;
 pub mod time;

@@ -5,6 +5,7 @@
 //! would need: whatever it forgets at the end of its term a new leader finds in the state, and counts in full.
 
 mod approved;
+mod evenness;
 mod holds;
 mod pace;
 mod picture;

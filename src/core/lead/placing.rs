@@ -84,6 +84,10 @@ impl Agenda {
         self.0.remove(&keyspace);
     }
 
+    fn next(&self) -> Option<Instant> {
+        self.0.values().min().copied()
+    }
+
     fn take(&mut self, now: Instant) -> BTreeSet<KeyspaceId> {
         let due = self.0.iter().filter(|(_, from)| now >= **from).map(|(id, _)| *id).collect();
         self.0.retain(|_, from| now < *from);
@@ -199,6 +203,18 @@ impl Placing {
 
     fn settled(&self, now: Instant) -> bool {
         now.since(self.settled_from) >= self.settings.settle
+    }
+
+    /// When a look may find something although nothing happened in between; `None` when only an event can bring it
+    /// something to do. What is over when it says was not done at the last look, and waits for the next.
+    pub fn next_look(&self) -> Option<Instant> {
+        if self.fresh {
+            return Some(self.settled_from);
+        }
+        let settle = self.settings.settle;
+        let settled = (self.settled_from + settle).min(self.unsettled_from + settle * MAX_UNSETTLED);
+        let unbalanced = self.unbalanced.next().map(|from| from.max(settled));
+        self.vacant.next().into_iter().chain(unbalanced).min()
     }
 
     /// An operator has moved this partition: balancing leaves it alone for a while.

@@ -97,6 +97,12 @@ impl Timers {
             .collect()
     }
 
+    /// When something has waited long enough next.
+    pub fn next_due(&self, state: &State) -> Option<Instant> {
+        let cooled = self.cooling.values().map(|(_, until)| *until);
+        cooled.chain(self.drains.iter().map(|(key, drain)| drain.over(*key, state))).min()
+    }
+
     /// What has waited long enough.
     pub fn due(&self, now: Instant, state: &State) -> Vec<Command> {
         let cooled = self.cooling.iter().filter(|(_, (_, until))| now >= *until);

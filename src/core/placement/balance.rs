@@ -2,8 +2,10 @@
 
 use super::candidate::{Candidate, WorkerIx};
 use super::desk::{Desk, Stance};
+use super::error::PlanError;
 use super::plan::PlannedMove;
 use super::quota::Shares;
+use super::ring::Ring;
 use super::view::View;
 use super::zones::Zones;
 
@@ -21,6 +23,38 @@ pub struct Balance {
     pub partitions: Vec<u32>,
     /// What each worker holds: the sum of its partitions' loads, where each is 1 when no loads are given.
     pub loads: Vec<u64>,
+}
+
+/// How even a keyspace is as it stands, without a plan for it, and how even it has to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evenness {
+    /// What the workers hold.
+    pub balance: Balance,
+    /// The largest spread of workers that no plan would change: 1, or with loads the sum of loads at which balancing
+    /// begins.
+    pub tolerance: u64,
+}
+
+impl Evenness {
+    /// That of a view.
+    ///
+    /// # Errors
+    /// [`PlanError`] when the view contradicts itself.
+    pub fn of(view: &View<'_>) -> Result<Evenness, PlanError> {
+        view.check()?;
+        // Nothing is placed, so nobody looks at the ring or the keys.
+        let ring = Ring::new(&[])?;
+        let desk = Desk::new(view, &ring, &[]);
+        let (yardstick, tolerance) = match view.loads {
+            Some(loads) => {
+                let yardstick = Yardstick::of_loads(&desk, loads);
+                let tolerance = yardstick.slack;
+                (yardstick, tolerance)
+            }
+            None => (Yardstick::of_counts(&desk), 1),
+        };
+        Ok(Evenness { balance: Balance::before(view, &desk.zones, &yardstick), tolerance })
+    }
 }
 
 /// The shares against which loads are measured, as numerators over one denominator.

@@ -61,7 +61,7 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
-pub use balance::Balance;
+pub use balance::{Balance, Evenness};
 pub use candidate::{Candidate, Newly, WorkerIx, WorkerStanding, ZoneIx};
 pub use error::PlanError;
 pub use explain::{Because, Explanation, Hold, MAX_OTHERS, WhyNot, explain};
