@@ -4,7 +4,8 @@ use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
 use crate::text::short;
 use crate::{
-    cluster, demo, dev, drill, keyspace, logging, partition, serve, status, watch, who_owns, worker,
+    cluster, demo, dev, drill, keyspace, logging, partition, rebalance, serve, status, watch, who_owns,
+    worker,
 };
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -57,6 +58,8 @@ enum Verb {
     Worker(worker::WorkerArgs),
     /// List, show and move partitions
     Partition(partition::PartitionArgs),
+    /// See what a policy would do to a keyspace
+    Rebalance(Box<rebalance::RebalanceArgs>),
     /// Which worker owns a key
     WhoOwns(who_owns::WhoOwnsArgs),
     /// The coordinator's nodes
@@ -158,6 +161,7 @@ impl Verb {
             Verb::Keyspace(args) => args.common.output,
             Verb::Worker(args) => args.common.output,
             Verb::Partition(args) => args.common.output,
+            Verb::Rebalance(args) => args.common.output,
             Verb::WhoOwns(args) => args.common.output,
             Verb::Cluster(args) => args.common.output,
             Verb::Watch(args) => args.common.output,
@@ -186,6 +190,7 @@ impl Verb {
             Verb::Keyspace(args) => keyspace::run(args).await,
             Verb::Worker(args) => worker::run(args).await,
             Verb::Partition(args) => partition::run(args).await,
+            Verb::Rebalance(args) => rebalance::run(*args).await,
             Verb::WhoOwns(args) => who_owns::run(args).await,
             Verb::Cluster(args) => cluster::run(args).await,
             Verb::Watch(args) => watch::run(args).await,
@@ -280,6 +285,9 @@ mod tests {
             "ringfence partition show orders/17",
             "ringfence partition move orders/17 --to w1 --wait",
             "ringfence partition end-cooling orders/17",
+            "ringfence rebalance simulate trace.jsonl",
+            "ringfence rebalance simulate - --every 1m --max-moves-in-flight 8 --moves-per-minute 0 --settle 0s \
+             --balance false --spread-zones true --ttl 5s --cool-down 1h --release 1ms --load 2s -o json",
             "ringfence who-owns orders customer-17",
             "ringfence who-owns orders 00ff --hex",
             "ringfence cluster status",
@@ -331,6 +339,11 @@ mod tests {
             "ringfence status --timeout 0.5",
             "ringfence drill",
             "ringfence drill orders/x",
+            "ringfence rebalance simulate",
+            "ringfence rebalance simulate t --every 0s",
+            "ringfence rebalance simulate t --load 0s",
+            "ringfence rebalance simulate t --settle 61m",
+            "ringfence rebalance simulate t --max-moves-in-flight many",
             "ringfence drill @locks/a",
             "ringfence drill orders --worker W",
             "ringfence drill orders --yes",

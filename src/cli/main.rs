@@ -1,11 +1,12 @@
 //! The one binary `ringfence`: every operator verb, and the coordinator itself.
 //!
-//! Each noun is a file (`keyspace`, `partition`, `worker`, `cluster`), and so is each verb that stands alone (`status`,
+//! Each noun is a file (`keyspace`, `partition`, `worker`, `cluster`, `rebalance`), and so is each verb that stands alone (`status`,
 //! `who-owns`, `watch`, `drill`). They ask through the SDK's `Admin` and know nothing of the wire. `serve` and `dev` run a node.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `serve`, `dev` | a node of a coordinator, durable or in memory |
+//! | `simulate` | a trace that is replayed without a cluster, `rebalance simulate` |
 //! | `demo` | the demonstration, with real processes and a real database |
 //! | `args` | the command line, and what every verb takes |
 //! | `exit` | how a command ends: the exit codes and the one form of an error |
@@ -24,8 +25,10 @@ mod keyspace;
 mod logging;
 mod output;
 mod partition;
+mod rebalance;
 mod serve;
 mod shape;
+mod simulate;
 mod status;
 mod text;
 mod watch;

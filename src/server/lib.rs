@@ -25,6 +25,7 @@
 //! | `text` | foreign text, made fit to show |
 //! | `late` | the place of a service that comes later |
 //! | [`clock`] | the coordinator's clock |
+//! | [`simulation`] | a trace replayed against a leader, without a coordinator |
 
 mod admin;
 pub mod clock;
@@ -59,5 +60,6 @@ pub mod workers;
 pub use coordinator::{Coordinator, Launch};
 pub use formation::FormationError;
 pub use node::NodeError;
+pub use ringfence_core::simulation;
 pub use settings::{Given, LogFormat, LogSettings, Settings, SettingsError};
 pub use surroundings::{Connection, Incoming, Surroundings};

@@ -13,3 +13,4 @@ mod house;
 mod mutants;
 mod pages;
 mod processes;
+mod traces;

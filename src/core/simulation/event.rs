@@ -7,6 +7,13 @@ use crate::state::{PartitionChange, Policy, PolicyChange, PolicyError, WorkerCha
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The longest that settling, releasing or loading may take.
+pub const MAX_STEP: Duration = Duration::from_secs(3_600);
+/// The shortest that releasing or loading may take, so that time goes on.
+pub const MIN_STEP: Duration = Duration::from_millis(1);
+/// The longest cool-down.
+pub const MAX_COOL_DOWN: Duration = Duration::from_secs(86_400);
+
 /// The head of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
@@ -18,9 +25,9 @@ pub struct Setup {
     pub policy: Policy,
     /// How the leader paces its moves.
     pub pacing: Settings,
-    /// How long an owner takes to give a partition up, from 1 ms.
+    /// How long an owner takes to give a partition up: [`MIN_STEP`] to [`MAX_STEP`].
     pub release: Duration,
-    /// How long a new owner takes from its grant until it is ready, from 1 ms.
+    /// How long a new owner takes from its grant until it is ready, within the same bounds.
     pub load: Duration,
 }
 

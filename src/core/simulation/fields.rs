@@ -76,14 +76,16 @@ impl Fields {
     pub(super) fn bounded(
         &mut self,
         name: &'static str,
-        least: u64,
-        most: u64,
+        least: Duration,
+        most: Duration,
     ) -> Result<Option<Duration>, Fault> {
         let Some((at, ms)) = self.number(name)? else { return Ok(None) };
-        if !(least..=most).contains(&ms) {
+        let duration = Duration::from_millis(ms);
+        if !(least..=most).contains(&duration) {
+            let (least, most) = (least.as_millis(), most.as_millis());
             return Err(wrong(at, name, format!("{ms} is out of bounds: it is {least} to {most}")));
         }
-        Ok(Some(Duration::from_millis(ms)))
+        Ok(Some(duration))
     }
 
     /// Nothing is left that nobody asked for.

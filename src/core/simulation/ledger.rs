@@ -83,8 +83,8 @@ impl Ledger {
         }
     }
 
-    /// The owner of a partition is ready.
-    pub(super) fn arrived(&mut self, partition: PartitionId) {
+    /// A planned move has ended: its new owner is ready, or it came to nothing and nobody owns the partition.
+    pub(super) fn ended(&mut self, partition: PartitionId) {
         self.moving.remove(&partition);
     }
 

@@ -30,7 +30,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Event, Setup};
+pub use event::{Event, MAX_COOL_DOWN, MAX_STEP, MIN_STEP, Setup};
 pub use reader::{Line, MAX_LINE_BYTES, MAX_NAMED_PARTITIONS, MAX_TRACE, TraceError, TraceReader};
 pub use replay::{REST_WITHIN, Simulation, SimulationError};
 pub use report::{MAX_SAMPLES, Moves, Report, Sample, Totals};

@@ -1,7 +1,7 @@
 //! A trace, line by line: the head first, then what happens, in the order of time. What cannot be meant is refused with
 //! its line and column, and with what was expected.
 
-use super::event::{Event, Setup};
+use super::event::{Event, MAX_COOL_DOWN, MAX_STEP, MIN_STEP, Setup};
 use super::fields::{Fields, expected, number, text, wrong};
 use super::json::{Fault, Node, Value, parse, quoted};
 use crate::ids::{PartitionId, WorkerId};
@@ -25,7 +25,6 @@ pub const MAX_NAMED_PARTITIONS: usize = MAX_PARTITION_SETTINGS;
 const MAX_NAMED_WORKERS: usize = MAX_SESSIONS;
 /// The longest label, key or value, in bytes.
 const MAX_LABEL_BYTES: usize = 63;
-const HOUR_MS: u64 = 3_600_000;
 
 const HEAD: &str = "the head of a trace";
 const EVENTS: &str = "join, leave, fail, weight, drain, undrain, cordon, uncordon, pin, unpin, freeze, unfreeze, \
@@ -360,12 +359,12 @@ fn setup(fields: &mut Fields) -> Result<Setup, Fault> {
     let policy = policy(fields)?;
     let usual = Settings::default();
     let pacing = Settings {
-        settle: fields.bounded("settle_ms", 0, HOUR_MS)?.unwrap_or(usual.settle),
-        cool_down: fields.bounded("cool_down_ms", 0, 24 * HOUR_MS)?.unwrap_or(usual.cool_down),
+        settle: fields.bounded("settle_ms", Duration::ZERO, MAX_STEP)?.unwrap_or(usual.settle),
+        cool_down: fields.bounded("cool_down_ms", Duration::ZERO, MAX_COOL_DOWN)?.unwrap_or(usual.cool_down),
     };
     let usual = Duration::from_millis(10);
-    let release = fields.bounded("release_ms", 1, HOUR_MS)?.unwrap_or(usual);
-    let load = fields.bounded("load_ms", 1, HOUR_MS)?.unwrap_or(usual);
+    let release = fields.bounded("release_ms", MIN_STEP, MAX_STEP)?.unwrap_or(usual);
+    let load = fields.bounded("load_ms", MIN_STEP, MAX_STEP)?.unwrap_or(usual);
     Ok(Setup { keyspace, partitions, policy, pacing, release, load })
 }
 

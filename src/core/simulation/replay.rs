@@ -1,7 +1,7 @@
 //! The world around the leader: entries apply at once, workers that are up renew in time, and what they take time for
 //! waits on a list. Time goes from one moment in which something is due to the next.
 
-use super::event::{Event, Setup};
+use super::event::{Event, MIN_STEP, Setup};
 use super::ledger::{Ledger, Service};
 use super::report::{MAX_SAMPLES, Report, Sample, Totals};
 use crate::ids::{Epoch, KeyspaceId, LogIndex, PartitionId, PartitionKey, SessionId, Term, WorkerId};
@@ -425,7 +425,7 @@ impl Simulation {
 
     fn begin(&mut self, takes: Duration, task: Task) {
         self.begun += 1;
-        self.tasks.insert((self.now + takes, self.begun), task);
+        self.tasks.insert((self.now + takes.max(MIN_STEP), self.begun), task);
     }
 
     fn apply(&mut self, commands: Vec<Command>) -> Result<(), SimulationError> {
@@ -474,13 +474,16 @@ impl Simulation {
             (Phase::Draining(drain), Some(epoch)) => (Some((drain.session, epoch)), true, true),
             _ => (None, false, false),
         };
+        if owner.is_none() {
+            self.ledger.ended(number);
+        }
         let Some((session, epoch)) = owner.filter(|(session, _)| !self.failed.contains(session)) else {
             return self.ledger.serve(number, Service::Ownerless);
         };
         if draining {
             self.begin(self.setup.release, Task::Release(number, epoch, session));
         } else if ready {
-            self.ledger.arrived(number);
+            self.ledger.ended(number);
         } else {
             self.begin(self.setup.load, Task::Ready(number, epoch, session));
         }

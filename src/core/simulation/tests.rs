@@ -3,6 +3,7 @@
 use super::{Event, Line, MAX_LINE_BYTES, Report, Sample, Simulation, SimulationError, TraceReader};
 use crate::placement::Reason;
 use crate::state::PolicyChange;
+use proptest::prelude::*;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -363,6 +364,70 @@ fn what_cannot_be_meant_is_refused_with_its_place_and_what_is_expected() {
     let mut reader = TraceReader::new();
     assert!(reader.read(&vec![b' '; MAX_LINE_BYTES + 1]).unwrap_err().what.contains("longer than"));
     assert_eq!(reader.read(b"{\"\xff").unwrap_err().to_string(), "line 2, column 3: this is not UTF-8");
+}
+
+/// One line of a trace in which five workers do anything, each worker only what it can.
+fn anything(trace: &mut String, up: &mut [bool; 5], at_ms: u64, (what, worker, partition): (u8, u8, u8)) {
+    let (who, there) = (format!("\"worker\": \"w{worker}\""), up[usize::from(worker)]);
+    let name = match what {
+        0..=2 if there => ["leave", "fail", "fail"][usize::from(what)],
+        0..=5 if !there => "join",
+        3 => "drain",
+        4 | 5 => "undrain",
+        6 => "cordon",
+        7 | 8 => "uncordon",
+        9 => return push(trace, at_ms, "pin", &format!("{who}, \"partition\": {partition}")),
+        10 => return push(trace, at_ms, "unpin", &format!("\"partition\": {partition}")),
+        11 => return push(trace, at_ms, "move", &format!("{who}, \"partition\": {partition}")),
+        12 => return push(trace, at_ms, "weight", &format!("{who}, \"weight\": {}", partition + 1)),
+        13 => return push(trace, at_ms, "freeze", &format!("\"partition\": {partition}")),
+        14 => return push(trace, at_ms, "unfreeze", &format!("\"partition\": {partition}")),
+        _ => {
+            let loads = format!("\"loads\": {{\"{partition}\": {}}}", 100 * u32::from(worker));
+            return push(trace, at_ms, "load", &loads);
+        }
+    };
+    if matches!(name, "join" | "leave" | "fail") {
+        up[usize::from(worker)] = name == "join";
+    }
+    push(trace, at_ms, name, &who);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Nothing that a leader proposes is refused, which a debug build checks, and the world comes to rest.
+    #[test]
+    fn whatever_happens_bounds_hold_and_it_comes_to_rest(
+        what in prop::collection::vec((0..3_000_u64, (0..16_u8, 0..5_u8, 0..20_u8)), 1..60),
+        budget in 1..5_u64,
+        release_ms in 1..2_000_u64,
+        load_ms in 1..2_000_u64,
+        by_fence: bool,
+        lock_delay_ms in prop::sample::select(vec![0, 1_500_u64]),
+    ) {
+        let takeover = if by_fence { "fence" } else { "lease" };
+        let fields = format!(
+            "\"partitions\": 20, \"max_moves_in_flight\": {budget}, \"release_ms\": {release_ms}, \"load_ms\": {load_ms}, \
+             \"takeover\": \"{takeover}\", \"lock_delay_ms\": {lock_delay_ms}, \"ttl_ms\": 2000, \"cool_down_ms\": 5000"
+        );
+        let (mut trace, mut up, mut at_ms) = (of(&fields, 5), [true; 5], 0);
+        let by_operator = what.iter().filter(|(_, (what, ..))| *what == 11).count() as u64;
+        for (after, what) in what {
+            at_ms += after;
+            anything(&mut trace, &mut up, at_ms, what);
+        }
+        let report = replay_every(&trace, EVERY * 60, &PolicyChange::default()).unwrap();
+        let (totals, last) = (&report.totals, report.samples.last().unwrap());
+        prop_assert!(totals.at_rest && totals.end_ms < at_ms + 600_000, "{totals:?}\n{trace}");
+        prop_assert!(totals.max_in_flight <= budget + by_operator, "{totals:?}\n{trace}");
+        prop_assert_eq!(last.workers, up.iter().filter(|up| **up).count());
+        // Where somebody takes partitions, nobody waits for an owner.
+        let placed = last.ownerless == 0 || last.imbalance_permille.is_none();
+        prop_assert!(last.loading == 0 && placed, "{last:?}\n{trace}");
+        let counted = report.samples.iter().flat_map(|sample| sample.moves.values()).sum::<u64>();
+        prop_assert_eq!(counted, totals.moves.values().sum::<u64>());
+    }
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub(super) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "founders" => {
             texts(&["1=10.0.0.1:7600", "1=a:1,2=b:2,3=c:3", "1=[::1]:7600, 2=n2.local:7600, 3=127.0.0.1:1"])
         }
+        "trace" => texts(&TRACES),
         "token" => texts(&["prod/orders/17@42", "prod/@locks/nightly@9", "a.b-c_d/o/0@9007199254740991"]),
         "name" => texts(&["orders", "worker-1.eu_west", "orders/17", "@locks/nightly"]),
         "endpoints" => texts(&[
@@ -55,6 +56,23 @@ const SETTINGS: [&str; 4] = [
     "node = 1\ndata_dir = \"/d\"\ncluster = [\"1=127.0.0.1:7600\"]\nheartbeat_ms = 50\nelection_min_ms = 200\n\
      election_max_ms = 400\nsnapshot_entries = 9\nsnapshot_bytes = 9\nsnapshot_every_ms = 9\nsnapshot_keep_entries = 0\n\
      settle_ms = 0\ncool_down_ms = 0\nlog_format = \"json\"\n",
+];
+
+const TRACES: [&str; 2] = [
+    include_str!("../../../../examples/rollout.jsonl"),
+    r#"{"keyspace": "o", "partitions": 4, "takeover": "fence", "ttl_ms": 5000, "drain_deadline_ms": 100, "lock_delay_ms": 9, "balance": true, "spread_zones": false, "labels": ["!spot", "k=v"], "settle_ms": 0, "cool_down_ms": 0, "load_ms": 1}
+{"at_ms": 0, "event": "join", "worker": "w1", "weight": 2, "labels": {"k": "v\u00e4"}}
+{"at_ms": 0, "event": "load", "loads": {"0": 12, "3": 900}}
+{"at_ms": 1, "event": "weight", "worker": "w1", "weight": 3}
+{"at_ms": 1, "event": "pin", "partition": 2, "worker": "w1"}
+{"at_ms": 1, "event": "unpin", "partition": 2}
+{"at_ms": 2, "event": "freeze", "worker": "w1"}
+{"at_ms": 2, "event": "unfreeze", "partition": 1}
+{"at_ms": 3, "event": "cordon", "worker": "w1"}
+{"at_ms": 3, "event": "move", "partition": 0, "worker": "w1"}
+{"at_ms": 9, "event": "fail", "worker": "w1"}
+{"at_ms": 90, "event": "end"}
+"#,
 ];
 
 fn numbered<const N: usize>(inputs: [Vec<u8>; N]) -> Vec<(String, Vec<u8>)> {

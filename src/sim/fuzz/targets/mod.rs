@@ -10,7 +10,7 @@
 //! | `state` | log entries and snapshots, and what applying them does to a state |
 //! | `disk` | a node's files |
 //! | `calls` | calls to a node that serves |
-//! | `text` | what people and programs write: names, tokens, endpoints, settings |
+//! | `text` | what people and programs write: names, tokens, endpoints, settings, traces |
 
 pub(super) mod calls;
 pub(super) mod disk;
@@ -78,6 +78,7 @@ pub fn all() -> Vec<Target> {
         target("founders", Form::Text, text::founders),
         // A node and its connections.
         Target { base: 32 << 20, ..target("calls", Form::Message, calls::calls) },
+        target("trace", Form::Text, text::trace),
         target("token", Form::Text, text::token),
         target("name", Form::Text, text::name),
         target("endpoints", Form::Text, text::endpoints),

@@ -6,6 +6,7 @@ use ringfence::fence::{MAX_JUMP, MemoryFence};
 use ringfence::ids::{ClusterId, KeyspaceName, LockName, Scope, WorkerId};
 use ringfence::net::{Endpoint, Endpoints};
 use ringfence_core::ids::Epoch;
+use ringfence_core::simulation::{Line, TraceReader};
 use ringfence_server::Given;
 use ringfence_server::settings::Founders;
 use std::cmp::Ordering;
@@ -68,6 +69,27 @@ pub(super) fn endpoints(input: &[u8]) -> Result<(), String> {
         assert_eq!(Endpoint::from_address(endpoint.address()).as_ref(), Ok(endpoint));
     }
     Ok(())
+}
+
+/// A trace of a simulation. It begins with its head, and time does not go back.
+pub(super) fn trace(input: &[u8]) -> Result<(), String> {
+    let (mut reader, mut at, mut head) = (TraceReader::new(), 0, false);
+    for text in input.split(|byte| *byte == b'\n') {
+        match reader.read(text) {
+            Ok(None) => {}
+            Ok(Some(Line::Setup(_))) => assert!(!std::mem::replace(&mut head, true), "a second head"),
+            Ok(Some(Line::Event(at_ms, _))) => {
+                assert!(head && at_ms >= at);
+                at = at_ms;
+            }
+            Err(error) => {
+                assert_eq!(error.line, reader.line());
+                assert!((1..=text.len() + 1).contains(&error.column), "{error}");
+                return Err(error.to_string());
+            }
+        }
+    }
+    reader.finish().map_err(|error| error.to_string())
 }
 
 /// The list of nodes that form a cluster.
