@@ -151,13 +151,14 @@ impl Coordinator {
                 pool.condemn(target);
             }
             Trouble::Answer(failure) if failure.is_retryable() => {
+                pool.answered(target);
                 pool.disappointed(target);
                 if let Some(leader) = failure.leader() {
                     pool.hint(leader);
                 }
             }
             // It said no: it works.
-            Trouble::Answer(_) => {}
+            Trouble::Answer(_) => pool.answered(target),
         }
     }
 

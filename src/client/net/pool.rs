@@ -3,7 +3,7 @@
 use super::{Dial, Endpoint, Endpoints, Route};
 use ringfence_api::convert::NodeAddress;
 use ringfence_core::ids::NodeId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use tonic::transport::Channel;
 
@@ -32,6 +32,8 @@ pub(super) struct Pool {
     /// The node that answered last: reads and watches stay there.
     favourite: Option<Endpoint>,
     channels: HashMap<Endpoint, (Channel, u64)>,
+    /// Nodes that were silent when they were asked last. Each of them costs a call its patience, so they are asked last.
+    silent: HashSet<Endpoint>,
     /// How much further apart than usual pings are, where they were too many.
     calm: HashMap<Endpoint, u32>,
     lives: u64,
@@ -46,6 +48,7 @@ impl Pool {
             leader: None,
             favourite: None,
             channels: HashMap::new(),
+            silent: HashSet::new(),
             calm: HashMap::new(),
             lives: 0,
         }
@@ -60,6 +63,7 @@ impl Pool {
             leader: self.leader.clone(),
             favourite: None,
             channels: HashMap::new(),
+            silent: self.silent.clone(),
             calm: self.calm.clone(),
             lives: 0,
         }
@@ -68,7 +72,7 @@ impl Pool {
     /// Whom to ask next, among those not `asked` in this round; `None` when the round is over.
     ///
     /// The leader first, or the node that answered last; then any, drawn at random, so that a thousand clients that
-    /// lose one node do not all turn to the same other one.
+    /// lose one node do not all turn to the same other one; those that were silent when they were asked last come last.
     pub(super) fn pick(&mut self, route: Route, asked: &[Endpoint]) -> Option<Target> {
         let first = match route {
             Route::Leader => self.leader.as_ref().or(self.favourite.as_ref()),
@@ -81,6 +85,9 @@ impl Pool {
                     self.known().filter(|endpoint| !asked.contains(endpoint)).collect();
                 if left.is_empty() {
                     return None;
+                }
+                if left.iter().any(|endpoint| !self.silent.contains(*endpoint)) {
+                    left.retain(|endpoint| !self.silent.contains(*endpoint));
                 }
                 left.swap_remove(fastrand::usize(..left.len())).clone()
             }
@@ -111,10 +118,16 @@ impl Pool {
 
     /// It answered, as the leader if the call was one for the leader.
     pub(super) fn worked(&mut self, target: &Target, route: Route) {
+        self.answered(target);
         self.favourite = Some(target.endpoint.clone());
         if route == Route::Leader {
             self.leader = Some(target.endpoint.clone());
         }
+    }
+
+    /// It answered something.
+    pub(super) fn answered(&mut self, target: &Target) {
+        self.silent.remove(&target.endpoint);
     }
 
     /// It did not answer as hoped: nobody's favourite any more, and not the leader.
@@ -128,6 +141,10 @@ impl Pool {
     pub(super) fn condemn(&mut self, target: &Target) {
         if self.channels.get(&target.endpoint).is_some_and(|(_, life)| *life == target.life) {
             self.channels.remove(&target.endpoint);
+            let mut silent = std::mem::take(&mut self.silent);
+            silent.retain(|endpoint| self.known().any(|known| known == endpoint));
+            silent.insert(target.endpoint.clone());
+            self.silent = silent;
         }
     }
 
@@ -161,6 +178,7 @@ impl Pool {
         }
         let known: Vec<Endpoint> = self.known().cloned().collect();
         self.channels.retain(|endpoint, _| known.contains(endpoint));
+        self.silent.retain(|endpoint| known.contains(endpoint));
         self.calm.retain(|endpoint, _| known.contains(endpoint));
         self.leader.take_if(|endpoint| !known.contains(endpoint));
         self.favourite.take_if(|endpoint| !known.contains(endpoint));
@@ -216,6 +234,21 @@ mod tests {
         for _ in 0..100 {
             firsts.insert(round(&mut pool("http://a:1,http://b:1,http://c:1"), Route::Any)[0].clone());
         }
+        assert_eq!(firsts.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_was_silent_is_asked_last_until_it_answers() {
+        let mut pool = pool("http://a:1,http://b:1,http://c:1");
+        let silent = pool.target(Endpoint::new("http://b:1").unwrap());
+        pool.condemn(&silent);
+        for _ in 0..20 {
+            assert_eq!(round(&mut pool, Route::Leader)[2], "b:1");
+            assert_eq!(round(&mut pool.without_connections(), Route::Any)[2], "b:1");
+        }
+        let again = pool.target(silent.endpoint.clone());
+        pool.answered(&again);
+        let firsts: HashSet<String> = (0..100).map(|_| round(&mut pool, Route::Any)[0].clone()).collect();
         assert_eq!(firsts.len(), 3);
     }
 
