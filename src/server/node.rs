@@ -53,9 +53,38 @@ pub enum NodeError {
     /// Raft did not start.
     #[error(transparent)]
     Raft(#[from] Arc<StartError>),
+    /// The log lacks what this node had acknowledged. Its data directory is refused from now on.
+    #[error("the node has stopped: {0}")]
+    WentBack(String),
     /// The node cannot go on: its disk failed, or it met what it does not understand.
     #[error("the node has stopped: {0}")]
     Failed(String),
+}
+
+impl NodeError {
+    /// Whether something that was on the node's disk is not there any more: starting it again does not help.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            NodeError::Identity(error) => error.is_damage(),
+            NodeError::Raft(error) => matches!(**error, StartError::Corrupt { .. }),
+            NodeError::WentBack(_) => true,
+            NodeError::Formation(error) => match &**error {
+                FormationError::Identity(error) => error.is_damage(),
+                FormationError::Wiped { .. } | FormationError::NotAMember { .. } => false,
+            },
+            NodeError::Listen { .. } | NodeError::Failed(_) => false,
+        }
+    }
+
+    /// Whether the node has lost its votes: its data directory is new, or an older copy of itself.
+    pub fn has_forgotten(&self) -> bool {
+        match self {
+            NodeError::WentBack(_) => true,
+            NodeError::Identity(error) => matches!(**error, IdentityError::WentBack { .. }),
+            NodeError::Formation(error) => matches!(**error, FormationError::Wiped { .. }),
+            NodeError::Listen { .. } | NodeError::Raft(_) | NodeError::Failed(_) => false,
+        }
+    }
 }
 
 /// What a node needs to live.
@@ -93,6 +122,11 @@ impl Parts {
         if let Some(context) = running {
             context.raft.shutdown().await;
         }
+        if let Err(NodeError::WentBack(why)) = &lived
+            && let Err(error) = self.formation.refuse_from_now_on(why.clone()).await
+        {
+            tracing::error!(%error, "the data directory could not be marked: do not start this node again");
+        }
         self.formation.close().await;
         tracing::info!("stopped");
         lived
@@ -120,7 +154,11 @@ impl Parts {
                 Ok(never) => match never {},
                 Err(why) => Err(NodeError::Failed(why)),
             },
-            why = self.watch_raft(&context) => Err(NodeError::Failed(why)),
+            why = self.watch_raft(&context) => Err(if context.raft.has_log_gone_back() {
+                NodeError::WentBack(why)
+            } else {
+                NodeError::Failed(why)
+            }),
             () = self.abandon.cancelled() => Ok(()),
             () = self.stop.cancelled() => { self.hand_over(&context).await; Ok(()) }
         };

@@ -168,6 +168,11 @@ impl Formation {
         self.change_identity(IdentityStore::log_made).await
     }
 
+    /// Writes down that this data directory is not to be used again.
+    pub(crate) async fn refuse_from_now_on(&self, why: String) -> Result<(), IdentityError> {
+        self.change_identity(move |store| store.refuse_from_now_on(&why)).await
+    }
+
     /// Gives the data directory up. The node has stopped.
     pub(crate) async fn close(&self) {
         // The only error is a task that was cancelled with its runtime, and then nobody is left to tell.

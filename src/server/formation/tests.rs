@@ -1,8 +1,8 @@
-use crate::NodeError;
 use crate::files::SystemFiles;
 use crate::formation::FormationError;
 use crate::identity::{Belonging, IdentityStore, Member};
 use crate::testing::{Cluster, create, until};
+use crate::{Coordinator, NodeError};
 use ringfence_api::{ErrorKind, Failure, v1};
 use ringfence_core::ids::{ClusterId, NodeId};
 use std::sync::Arc;
@@ -206,4 +206,76 @@ async fn f066_a_node_is_added_when_it_waits_for_it_and_its_id_is_used_once() {
     let refused = Failure::decode(&admin.add_node(four).await.unwrap_err());
     assert_eq!(refused.kind(), ErrorKind::Refused);
     assert!(refused.message().contains("never used again"), "{refused}");
+}
+
+/// An old copy of a node's directory is put in its place. Returns how the node ended; `None` when its leader did not stay
+/// the same meanwhile, as on a machine that stood still, and then nobody remembers what it had acknowledged.
+async fn old_copy(cluster: &mut Cluster, leader: u64, follower: u64) -> Option<NodeError> {
+    let (dir, copy) = (cluster.dir(follower), cluster.dir(follower + 10));
+    let term = cluster.nodes[&leader].raft_status().unwrap().term;
+    cluster.shutdown(follower).await;
+    copy_dir(&dir, &copy);
+    cluster.start(follower).await;
+    cluster.ready().await;
+    let mut admin = cluster.admin(leader).await;
+    for name in ["orders", "bills"] {
+        admin.create_keyspace(create(name, 4)).await.unwrap();
+    }
+    let last = cluster.nodes[&leader].raft_status().unwrap().last_log;
+    until("the follower has it all", async || {
+        (cluster.nodes[&follower].raft_status()?.committed >= last).then_some(())
+    })
+    .await;
+    cluster.shutdown(follower).await;
+    cluster.wipe(follower);
+    copy_dir(&copy, &dir);
+    cluster.start(follower).await;
+    until("it ends, or another leads", async || {
+        let same = cluster.nodes[&leader].raft_status()?;
+        match cluster.nodes[&follower].outcome() {
+            Some(ended) => Some(ended.err()),
+            None => (!same.leads() || same.term != term).then_some(None),
+        }
+    })
+    .await
+}
+
+fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (from, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if from.is_dir() {
+            copy_dir(&from, &to);
+        } else {
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn f012_f039_an_old_copy_of_a_directory_is_noticed_and_stays_out() {
+    for _ in 0..5 {
+        let mut cluster = Cluster::formed().await;
+        let leader = cluster.leader().await;
+        let follower = (1..=3).find(|id| *id != leader).unwrap();
+        let Some(ended) = old_copy(&mut cluster, leader, follower).await else { continue };
+        assert!(matches!(ended, NodeError::WentBack(_)) && ended.has_forgotten(), "{ended}");
+        assert!(ended.to_string().contains("older copy") && ended.to_string().contains("new id"), "{ended}");
+
+        // Also when nobody is left who remembers.
+        cluster.crash(follower);
+        let settings = cluster.settings(follower, &[1, 2, 3]);
+        let again =
+            until("the port is free", async || match Coordinator::with(settings.clone()).start().await {
+                Err(NodeError::Listen { .. }) => None,
+                other => Some(other.err()),
+            })
+            .await;
+        assert!(again.is_some_and(|error| error.has_forgotten()));
+        let mut admin = cluster.admin(leader).await;
+        admin.create_keyspace(create("more", 4)).await.unwrap();
+        admin.remove_node(v1::RemoveNodeRequest { node: follower }).await.unwrap();
+        return;
+    }
+    panic!("no leader lasted");
 }

@@ -12,7 +12,8 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-use crate::files::{Files, Held};
+use crate::files::{self, Files, Held};
+use crate::text::plain;
 use ringfence_core::ids::{ClusterId, NodeId};
 use std::collections::BTreeMap;
 use std::io;
@@ -23,6 +24,8 @@ use std::sync::Arc;
 pub(crate) const FILE: &str = "node.json";
 /// The log beside it, by the name that Raft gives it.
 const LOG: &str = "log.redb";
+/// Beside them, in a directory that must not be used again: why.
+const REFUSED: &str = "REFUSED";
 /// One process for each data directory.
 const LOCK: &str = "node.lock";
 
@@ -137,6 +140,14 @@ pub enum IdentityError {
          node from the cluster and add a new one under a new id", .0.display()
     )]
     LogLost(PathBuf),
+    /// The node found out that its log lacks what it had acknowledged.
+    #[error("{} says that this directory must not be used again: {why}", .path.display())]
+    WentBack {
+        /// The file that says so.
+        path: PathBuf,
+        /// What it says.
+        why: String,
+    },
     /// The file does not hold what was written to it.
     #[error(
         "{} is damaged ({why}): restore it from a copy, or remove the node from the cluster and add a new one under a \
@@ -172,6 +183,24 @@ pub enum IdentityError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl IdentityError {
+    /// Whether something that was on the disk is not there any more.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            IdentityError::Orphaned(_)
+            | IdentityError::LogLost(_)
+            | IdentityError::WentBack { .. }
+            | IdentityError::Damaged { .. } => true,
+            IdentityError::Locked(_)
+            | IdentityError::OtherNode { .. }
+            | IdentityError::OtherCluster { .. }
+            | IdentityError::Format { .. }
+            | IdentityError::Closed(_)
+            | IdentityError::Io { .. } => false,
+        }
+    }
 }
 
 /// Keeps a node's identity: in its data directory, or in memory for a node that forgets.
@@ -214,6 +243,12 @@ impl IdentityStore {
         let path = dir.join(LOCK);
         let held = files.lock(&path).map_err(|e| failed(&path, e))?;
         let lock = held.ok_or_else(|| IdentityError::Locked(dir.to_owned()))?;
+        let refused = dir.join(REFUSED);
+        if files.exists(&refused) {
+            let why = files.read(&refused).map_err(|e| failed(&refused, e))?;
+            let why = plain(String::from_utf8_lossy(&why).trim());
+            return Err(IdentityError::WentBack { path: refused, why });
+        }
         let log = files.exists(&dir.join(LOG));
         let place = Place::Dir { files: Arc::clone(&files), dir: dir.to_owned(), _lock: lock };
         if let Some(identity) = file::read(files.as_ref(), dir)? {
@@ -268,6 +303,22 @@ impl IdentityStore {
             return Ok(());
         }
         self.become_durably(Identity { has_log: true, ..self.identity.clone() })
+    }
+
+    /// Writes down that this directory must not be used again, and why. It is durable when this returns.
+    ///
+    /// # Errors
+    /// [`IdentityError::Io`] when it could not be written.
+    pub fn refuse_from_now_on(&mut self, why: &str) -> Result<(), IdentityError> {
+        match &self.place {
+            Place::Memory => Ok(()),
+            Place::Closed => Err(IdentityError::Closed(self.identity.node)),
+            Place::Dir { files, dir, .. } => {
+                let (path, tmp) = (dir.join(REFUSED), dir.join(format!("{REFUSED}.tmp")));
+                files::replace(files.as_ref(), &path, &tmp, &[why.as_bytes(), b"\n"])
+                    .map_err(|source| IdentityError::Io { path, source })
+            }
+        }
     }
 
     /// Gives the directory up. What the node is stays known here, and does not change any more.

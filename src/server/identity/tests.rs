@@ -118,3 +118,17 @@ fn f012_an_identity_whose_log_is_gone_is_refused() {
     std::fs::write(dir.path().join("log.redb"), b"").unwrap();
     assert!(open(dir.path(), 1).is_ok());
 }
+
+#[test]
+fn f012_a_directory_that_went_back_is_refused_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path(), 1).unwrap();
+    store.refuse_from_now_on("entry 7 is \u{9b}gone").unwrap();
+    drop(store);
+    for _ in 0..2 {
+        let error = open(dir.path(), 1).err().unwrap();
+        assert!(matches!(error, IdentityError::WentBack { .. }) && error.is_damage(), "{error}");
+        let message = error.to_string();
+        assert!(message.contains("REFUSED") && message.contains("entry 7 is \\u{9b}gone"), "{message}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Whether this node can go on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -17,12 +18,18 @@ pub(super) struct Report {
 /// Shared by all parts of a node.
 pub(super) struct Health {
     report: watch::Sender<Report>,
+    /// The log has lost entries that this node had acknowledged.
+    went_back: AtomicBool,
     flushing: Mutex<Option<Instant>>,
 }
 
 impl Health {
     pub(super) fn new() -> Health {
-        Health { report: watch::Sender::new(Report::default()), flushing: Mutex::new(None) }
+        Health {
+            report: watch::Sender::new(Report::default()),
+            went_back: AtomicBool::new(false),
+            flushing: Mutex::new(None),
+        }
     }
 
     /// The node cannot go on. It does not recover by itself, and only the first reason counts: what follows is its
@@ -31,6 +38,18 @@ impl Health {
         if self.end(why) {
             tracing::error!(why, "this node stops");
         }
+    }
+
+    /// The log has lost entries that this node had acknowledged. It must not take part with what is left: what else it has
+    /// forgotten, a vote above all, nobody knows.
+    pub(super) fn log_went_back(&self, why: &str) {
+        self.went_back.store(true, Ordering::Release);
+        self.stop(why);
+    }
+
+    /// Whether the log has lost entries that this node had acknowledged.
+    pub(super) fn has_log_gone_back(&self) -> bool {
+        self.went_back.load(Ordering::Acquire)
     }
 
     /// The node was told to stop.

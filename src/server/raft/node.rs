@@ -309,8 +309,14 @@ impl<A: Send + 'static> RaftNode<A> {
             raft: self.inner.raft.clone(),
             identity: self.inner.identity.clone(),
             contact: self.inner.contact.clone(),
+            health: Arc::clone(&self.inner.health),
             seed: self.inner.seed,
         })
+    }
+
+    /// Whether the node has stopped because its log lacks what it had acknowledged: its directory must not be used again.
+    pub fn has_log_gone_back(&self) -> bool {
+        self.inner.health.has_log_gone_back()
     }
 
     /// Asks for a snapshot now; the status shows when it is there.

@@ -15,7 +15,7 @@ use openraft::network::{
     RaftNetworkFactory,
 };
 use openraft::raft::{
-    AppendEntriesRequest, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    AppendEntriesRequest, SnapshotResponse, StreamAppendError, StreamAppendResult, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use ringfence_api::v1;
@@ -23,8 +23,8 @@ use ringfence_api::v1::raft_client::RaftClient;
 use ringfence_core::ids::NodeId;
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tonic::transport::Channel;
@@ -178,15 +178,36 @@ impl Client {
         wire::appended_in(response).map_err(network)
     }
 
+    /// An answer to a request that was sent when the peer had acknowledged this much to the leader of that term. One that
+    /// lacks some of it comes from a log that went back, which the library takes for a broken invariant of its own.
+    fn kept(
+        &self,
+        had: Option<u64>,
+        result: StreamAppendResult<Types>,
+    ) -> Result<StreamAppendResult<Types>, RPCError<Types>> {
+        match &result {
+            Err(StreamAppendError::Conflict(at)) if had.is_some_and(|had| at.index() <= had) => {
+                Err(unreachable(&format!(
+                    "node {} lost entry {}, which it had acknowledged: remove it, and add a new one under a new id",
+                    self.target,
+                    at.index()
+                )))
+            }
+            _ => Ok(result),
+        }
+    }
+
     async fn beat(
         &self,
         request: &AppendEntriesRequest<Types>,
         ttl: Duration,
     ) -> Result<StreamAppendResult<Types>, RPCError<Types>> {
+        // It names the last entry that the peer has acknowledged in this term.
+        let had = request.prev_log_id.as_ref().map(openraft::LogId::index);
         let request = self.config.identity.request(wire::append_out(request, self.envelope()));
         let mut client = self.urgent()?;
         let response = within(ttl, async { client.heartbeat(request).await }).await?;
-        self.appended(response.into_inner())
+        self.kept(had, self.appended(response.into_inner())?)
     }
 
     async fn append_stream<'s, S>(
@@ -199,11 +220,17 @@ impl Client {
         let mut client = self.bulk()?;
         let flight = Arc::new(Flight::new());
         let (sending, envelope) = (Arc::clone(&flight), self.envelope());
+        // A connection is to one life of a process, so what was acknowledged before it was made is what can be missing.
+        let begun = Arc::new(OnceLock::new());
+        let (begins, stores, target) = (Arc::clone(&begun), self.config.stores.clone(), self.target);
         let out = stream::unfold(input, move |mut input| {
             let (flight, envelope) = (Arc::clone(&sending), envelope.clone());
+            let (begins, stores) = (Arc::clone(&begins), stores.clone());
             async move {
                 flight.room().await;
                 let request = input.next().await?;
+                let term = request.vote.leader_id.term;
+                begins.get_or_init(|| (term, stores.acknowledged(target, term)));
                 flight.sent();
                 Some((wire::append_out(&request, envelope), input))
             }
@@ -212,7 +239,7 @@ impl Client {
         let request = self.config.identity.request(out);
         let inbound = within(patience, async { client.append(request).await }).await?.into_inner();
         let answers = stream::unfold(Some(inbound), move |inbound| {
-            let flight = Arc::clone(&flight);
+            let (flight, begun) = (Arc::clone(&flight), Arc::clone(&begun));
             async move {
                 let mut inbound = inbound?;
                 let next = loop {
@@ -230,7 +257,11 @@ impl Client {
                     Ok(None) => None,
                     Ok(Some(response)) => {
                         flight.answered();
-                        let result = self.appended(response);
+                        let (term, had) = begun.get().copied().unwrap_or_default();
+                        let result = self.appended(response).and_then(|result| self.kept(had, result));
+                        if let Ok(Ok(Some(upto))) = &result {
+                            self.config.stores.acknowledges(self.target, term, upto.index());
+                        }
                         let goes_on = matches!(result, Ok(Ok(_)));
                         Some((result, goes_on.then_some(inbound)))
                     }

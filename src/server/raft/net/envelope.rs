@@ -76,6 +76,8 @@ pub(in crate::raft) struct Stores(Arc<Mutex<BTreeMap<u64, PeerStore>>>);
 struct PeerStore {
     answered: Option<u64>,
     joined: Option<u64>,
+    /// A term that this node led, and the last entry that the peer acknowledged in it.
+    acknowledged: Option<(u64, u64)>,
 }
 
 impl Stores {
@@ -92,6 +94,19 @@ impl Stores {
             peer.answered = (store != 0).then_some(store);
         }
         had.is_none_or(|had| had == store)
+    }
+
+    /// A peer acknowledged its log up to here, to this node as the leader of a term.
+    pub(super) fn acknowledges(&self, node: u64, term: u64, upto: u64) {
+        let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let had = &mut peers.entry(node).or_default().acknowledged;
+        *had = Some((term, had.filter(|had| had.0 == term).map_or(upto, |had| had.1.max(upto))));
+    }
+
+    /// How much a peer has acknowledged in a term. Within one term it cannot lose it: only a later leader takes entries
+    /// back, and whoever knows of that one refuses the earlier.
+    pub(super) fn acknowledged(&self, node: u64, term: u64) -> Option<u64> {
+        self.of(node).acknowledged.filter(|had| had.0 == term).map(|had| had.1)
     }
 
     /// Forgets those that are no members any more.
@@ -164,6 +179,17 @@ mod tests {
         assert!(stores.answered(2, 22) && !stores.answered(2, 23));
         stores.retain(|node| node != 2);
         assert!(stores.answered(2, 23), "removed, and added again");
+    }
+
+    #[test]
+    fn f012_what_a_peer_acknowledged_is_known_for_the_term_it_was_in() {
+        let stores = Stores::default();
+        assert_eq!(stores.acknowledged(2, 3), None);
+        stores.acknowledges(2, 3, 70);
+        stores.acknowledges(2, 3, 60);
+        assert_eq!(stores.acknowledged(2, 3), Some(70), "an answer that comes late takes nothing back");
+        stores.acknowledges(2, 5, 40);
+        assert_eq!((stores.acknowledged(2, 3), stores.acknowledged(2, 5)), (None, Some(40)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::Identity;
 use super::snapshot::Assembly;
 use crate::raft::applier::Applier;
+use crate::raft::health::Health;
 use crate::raft::limits;
 use crate::raft::types::{LogId, Runtime, Types};
 use crate::raft::wire::{self, WireError};
@@ -37,6 +38,7 @@ pub(in crate::raft) struct ServiceParts {
     pub(in crate::raft) raft: openraft::Raft<Types, Applier>,
     pub(in crate::raft) identity: Identity,
     pub(in crate::raft) contact: Contact,
+    pub(in crate::raft) health: Arc<Health>,
     pub(in crate::raft) seed: u64,
 }
 
@@ -75,6 +77,29 @@ impl RaftService {
                 )))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Stops this node: a leader's heartbeat names the last entry that the node has acknowledged to it in this very term, and
+    /// the log does not have it. The directory is an older copy of itself, or its disk forgot what it had flushed.
+    fn gone_back(&self, acknowledged: Option<LogId>) -> Status {
+        let Some(acknowledged) = acknowledged else {
+            return Status::internal("a log conflicts with the empty one");
+        };
+        let why = format!(
+            "the log of {} lacks entry {}, which this node had acknowledged to the leader of this term: {WENT_BACK}",
+            self.0.identity.node,
+            acknowledged.index()
+        );
+        self.0.health.log_went_back(&why);
+        Status::failed_precondition(why)
+    }
+
+    /// Refuses to vote with a log that went back.
+    fn remembers(&self) -> Result<(), Status> {
+        match self.0.health.stopped().filter(|_| self.0.health.has_log_gone_back()) {
+            Some(why) => Err(Status::failed_precondition(why)),
+            None => Ok(()),
         }
     }
 
@@ -128,6 +153,10 @@ impl RaftService {
     }
 }
 
+/// What a log that went back means, and what to do.
+const WENT_BACK: &str = "its data directory is an older copy of itself, or its disk forgot what it had flushed, and with it \
+                         the votes it gave. Remove it from the cluster, and add a new node under a new id";
+
 type AppendAnswer = Result<v1::RaftAppendResponse, Status>;
 
 // Taken by value to be passed to `map_err`.
@@ -161,8 +190,8 @@ impl Raft for RaftService {
         let prev = append.prev_log_id;
         let last = append.entries.last().map(|e| e.log_id).or(prev);
         let result = self.0.raft.append_entries(append).await.map_err(|e| stopped(&e))?;
-        if result.is_conflict() && prev.is_none() {
-            return Err(Status::internal("a log conflicts with the empty one"));
+        if result.is_conflict() {
+            return Err(self.gone_back(prev));
         }
         Ok(Response::new(self.appended(&result.into_stream_result(prev, last))))
     }
@@ -173,6 +202,7 @@ impl Raft for RaftService {
     ) -> Result<Response<v1::RaftVoteResponse>, Status> {
         self.admit(&request)?;
         self.meant(request.get_ref().envelope.as_ref())?;
+        self.remembers()?;
         let ask = wire::ask_in(request.into_inner()).map_err(senseless)?;
         let response = self.0.raft.vote(ask).await.map_err(|e| stopped(&e))?;
         Ok(Response::new(wire::voted_out(&response)))
@@ -184,6 +214,7 @@ impl Raft for RaftService {
     ) -> Result<Response<v1::RaftVoteResponse>, Status> {
         self.admit(&request)?;
         self.meant(request.get_ref().envelope.as_ref())?;
+        self.remembers()?;
         let ask = wire::ask_in(request.into_inner()).map_err(senseless)?;
         let response = self.0.raft.pre_vote(ask).await.map_err(|e| stopped(&e))?;
         Ok(Response::new(wire::voted_out(&response)))
