@@ -3,7 +3,7 @@
 //! Nothing of the product depends on this crate, and it brings no second implementation of anything: coordinators, SDK and
 //! fences are the shipped ones, run on a simulated network, disk and clock.
 
-pub mod actors;
+mod actors;
 pub mod chaos;
 pub mod checker;
 pub mod fuzz;

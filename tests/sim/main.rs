@@ -120,3 +120,44 @@ fn a_model_that_is_cut_off_claims_nothing() {
     assert!(said.contains("drain: CUT OFF, proves nothing") && !said.contains("holds"), "{said}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("cut off after 0 s"), "{output:?}");
 }
+
+/// What is left of a seed divided by 16 decides what a world is about; see docs/simulator.md.
+fn held(seed: u64) -> Report {
+    let report = world(seed, &[]);
+    assert!(report.held, "{report}");
+    report
+}
+
+#[test]
+fn f067_members_come_and_go_while_logs_are_compacted_all_the_time() {
+    held(25);
+}
+
+#[test]
+fn f060_progress_comes_back_although_the_leader_s_disk_stands_still() {
+    held(26);
+}
+
+#[test]
+fn g1_f012_f039_a_fence_holds_although_a_node_forgets() {
+    let told = sim().args(["world", "--seed", "27", "--transcript"]).output().unwrap();
+    let told = (told.status.success(), String::from_utf8_lossy(&told.stdout).into_owned());
+    // The leader lives, so it is noticed there.
+    let noticed = "which this node had acknowledged to the leader of this term";
+    assert!(told.0 && told.1.contains("FAULT OldCopy") && told.1.contains(noticed));
+}
+
+#[test]
+fn g3_a_lease_ends_in_time_with_clocks_at_the_bound_and_late_answers() {
+    held(12);
+}
+
+#[test]
+fn f054_f070_two_thousand_partitions_come_back_at_once_and_none_is_lost_to_a_restart() {
+    held(13);
+}
+
+#[test]
+fn t48_a_cluster_that_began_on_the_oldest_format_goes_on_under_faults() {
+    held(14);
+}

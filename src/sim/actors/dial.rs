@@ -11,14 +11,14 @@ use tonic::transport::{Channel, Uri};
 
 /// Connects from one host, with the settings that are shipped.
 #[derive(Clone)]
-pub struct Dials {
+pub(crate) struct Dials {
     net: Net,
     from: Host,
 }
 
 impl Dials {
     /// Connections of a process on `from`.
-    pub fn new(net: &Net, from: Host) -> Dials {
+    pub(crate) fn new(net: &Net, from: Host) -> Dials {
         Dials { net: net.clone(), from }
     }
 
@@ -26,7 +26,7 @@ impl Dials {
     ///
     /// # Errors
     /// When there is no node.
-    pub fn coordinator(&self, nodes: &[Host]) -> anyhow::Result<Coordinator> {
+    pub(crate) fn coordinator(&self, nodes: &[Host]) -> anyhow::Result<Coordinator> {
         let endpoints = nodes.iter().map(|node| Endpoint::from_address(&node.address()));
         let endpoints = Endpoints::new(endpoints.collect::<Result<Vec<_>, _>>()?)?;
         Ok(Coordinator::with_dial(&endpoints, Arc::new(self.clone())))
@@ -35,7 +35,7 @@ impl Dials {
     fn connect(&self, endpoint: &tonic::transport::Endpoint) -> Channel {
         let (net, from) = (self.net.clone(), self.from);
         endpoint.connect_with_connector_lazy(tower::service_fn(move |uri: Uri| {
-            let to = uri.authority().and_then(|authority| Host::of(authority.as_str()));
+            let to = uri.authority().and_then(|authority| net.host(authority.as_str()));
             let connecting = to.map(|to| net.connect(from, to));
             async move {
                 match connecting {

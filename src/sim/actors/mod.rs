@@ -3,15 +3,17 @@
 //! | module | what it is |
 //! |---|---|
 //! | `dial` | the product's connections, over the simulated network |
+//! | `golden` | the data directory of the oldest format |
 //! | `node` | a coordinator node on its disk |
 //! | `worker` | a worker process, its owners, and its slow hands |
 //! | `router` | a caller that asks who owns what |
 //! | `operator` | keyspaces, moves, members |
 //! | `store` | what owners write to, behind a fence or without one |
 
-pub mod dial;
-pub mod node;
-pub mod operator;
-pub mod router;
-pub mod store;
-pub mod worker;
+pub(crate) mod dial;
+pub(crate) mod golden;
+pub(crate) mod node;
+pub(crate) mod operator;
+pub(crate) mod router;
+pub(crate) mod store;
+pub(crate) mod worker;

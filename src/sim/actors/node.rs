@@ -5,25 +5,28 @@ use crate::world::{Disk, Host, Net, Process, Rate, TrueTime};
 use ringfence_core::time::Instant;
 use ringfence_server::clock::{Clock, TokioClock};
 use ringfence_server::context::Context;
-use ringfence_server::{Coordinator, Given, Incoming, Settings, Surroundings};
+use ringfence_server::raft::RaftStatus;
+use ringfence_server::{Coordinator, Given, Incoming, NodeError, Settings, Surroundings};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 /// A node, whether it runs or not.
-pub struct Node {
+pub(crate) struct Node {
     /// Its id, which is its host's too.
-    pub id: u64,
+    pub(crate) id: u64,
     /// Where it runs.
-    pub host: Host,
+    pub(crate) host: Host,
     /// Its disk.
-    pub disk: Disk,
+    pub(crate) disk: Disk,
     /// It, while it runs.
-    pub process: Option<Process>,
+    pub(crate) process: Option<Process>,
     /// How its clock runs.
-    pub rate: Rate,
+    pub(crate) rate: Rate,
+    /// Its log is compacted after so many entries, and keeps so many of them.
+    compaction: (u64, u64),
     /// What its wall clock is off by, in milliseconds.
-    pub wall: Arc<AtomicI64>,
+    pub(crate) wall: Arc<AtomicI64>,
     state: Arc<Mutex<State>>,
     context: Option<Context>,
 }
@@ -31,12 +34,12 @@ pub struct Node {
 #[derive(Default)]
 struct State {
     coordinator: Option<Coordinator>,
-    ended: Option<String>,
+    ended: Option<NodeError>,
 }
 
 /// How a node comes to belong to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Beginning {
+pub(crate) enum Beginning {
     /// It forms one with these.
     Founds(Vec<Host>),
     /// It waits to be added.
@@ -45,13 +48,14 @@ pub enum Beginning {
 
 impl Node {
     /// A node that does not run yet.
-    pub fn new(host: Host, disk: Disk, rate: Rate) -> Node {
+    pub(crate) fn new(host: Host, disk: Disk, rate: Rate, compaction: (u64, u64)) -> Node {
         Node {
             id: u64::from(host.0),
             host,
             disk,
             process: None,
             rate,
+            compaction,
             wall: Arc::default(),
             state: Arc::default(),
             context: None,
@@ -62,14 +66,14 @@ impl Node {
     ///
     /// # Errors
     /// When the system does not give it a runtime, or its settings are wrong.
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         net: &Net,
         time: &TrueTime,
         beginning: &Beginning,
         seed: u64,
     ) -> anyhow::Result<()> {
-        let settings = settings(self.host, beginning)?;
+        let settings = settings(self.host, beginning, self.compaction)?;
         let process = Process::new(time.now(), self.rate, seed)?;
         self.disk = self.disk.mounted();
         self.state = Arc::default();
@@ -88,7 +92,7 @@ impl Node {
             let launch = Coordinator::with(settings).surroundings(surroundings).incoming(incoming);
             match launch.start().await {
                 Ok(coordinator) => lock(&state).coordinator = Some(coordinator),
-                Err(error) => lock(&state).ended = Some(error.to_string()),
+                Err(error) => lock(&state).ended = Some(error),
             }
         });
         self.process = Some(process);
@@ -96,7 +100,7 @@ impl Node {
     }
 
     /// Kills it. What it wrote is on its disk, unless the machine lost power.
-    pub fn kill(&mut self, net: &Net, power: bool) {
+    pub(crate) fn kill(&mut self, net: &Net, power: bool) {
         let Some(process) = self.process.take() else {
             if power {
                 // What a killed process left in the page cache is gone now.
@@ -121,7 +125,7 @@ impl Node {
     }
 
     /// What its services work with, once it belongs to a cluster.
-    pub fn context(&mut self) -> Option<&Context> {
+    pub(crate) fn context(&mut self) -> Option<&Context> {
         if self.context.is_none() && self.process.is_some() {
             self.context = lock(&self.state).coordinator.as_ref()?.context();
         }
@@ -129,20 +133,23 @@ impl Node {
     }
 
     /// Whether it has come to belong to a cluster in this life.
-    pub fn belongs(&self) -> bool {
+    pub(crate) fn belongs(&self) -> bool {
         self.context.is_some()
     }
 
     /// Why it ended by itself, if it did.
-    pub fn ended(&self) -> Option<String> {
+    pub(crate) fn ended(&self) -> Option<NodeError> {
         let state = lock(&self.state);
         if let Some(why) = &state.ended {
             return Some(why.clone());
         }
-        state.coordinator.as_ref()?.outcome().map(|outcome| match outcome {
-            Ok(()) => "it was stopped".to_owned(),
-            Err(error) => error.to_string(),
-        })
+        let outcome = state.coordinator.as_ref()?.outcome()?;
+        Some(outcome.err().unwrap_or_else(|| NodeError::Failed("it was stopped".to_owned())))
+    }
+
+    /// What Raft says of it; `None` while it belongs to no cluster, or does not run.
+    pub(crate) fn status(&mut self) -> Option<RaftStatus> {
+        self.context().map(|context| context.raft.status().borrow().clone())
     }
 }
 
@@ -150,22 +157,24 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn settings(host: Host, beginning: &Beginning) -> anyhow::Result<Settings> {
+/// Where every node has its data, on its own disk.
+pub(crate) const DATA_DIR: &str = "/data";
+
+fn settings(host: Host, beginning: &Beginning, compaction: (u64, u64)) -> anyhow::Result<Settings> {
     let address = host.address();
     let list = |hosts: &[Host]| hosts.iter().map(|host| format!("{}={}", host.0, host.address())).collect();
     let given = Given {
         node: Some(u64::from(host.0)),
         listen: Some(address.clone()),
         advertise: Some(address),
-        data_dir: Some("/data".into()),
+        data_dir: Some(DATA_DIR.into()),
         cluster: match beginning {
             Beginning::Founds(hosts) => Some(list(hosts)),
             Beginning::Joins => None,
         },
         join: Some(*beginning == Beginning::Joins),
-        // Often enough that every world compacts its log and catches a node up with a snapshot.
-        snapshot_entries: Some(60),
-        snapshot_keep_entries: Some(20),
+        snapshot_entries: Some(compaction.0),
+        snapshot_keep_entries: Some(compaction.1),
         settle_ms: Some(300),
         // What an operator moved is balanced again before all is to be quiet.
         cool_down_ms: Some(2_000),

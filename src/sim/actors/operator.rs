@@ -3,16 +3,17 @@
 use super::dial::Dials;
 use super::worker::Common;
 use crate::history::What;
-use crate::world::{Host, Process, Rate};
+use crate::world::{Host, Ms, Process, Rate};
 use ringfence::ErrorKind;
-use ringfence::admin::{Admin, PolicyChange};
+use ringfence::admin::{Admin, NodeRole, PolicyChange};
 use ringfence::ids::{NodeId, PartitionId, Scope, WorkerId};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 /// What the operator is told to do.
 #[derive(Clone, Debug)]
-pub enum Order {
+pub(crate) enum Order {
     /// Create a keyspace, as long as it takes.
     Create(String, u32, PolicyChange),
     /// Delete a keyspace, as long as it takes.
@@ -25,13 +26,20 @@ pub enum Order {
     Add(NodeId, Host),
     /// Remove a node.
     Remove(NodeId),
+    /// Add a node, and when it is in, remove another: again and again, until it is done or this time has come.
+    Exchange(Option<(NodeId, Host)>, Option<(NodeId, Host)>, Ms),
 }
 
+/// A cluster is not made smaller than this.
+const LEAST_MEMBERS: usize = 3;
+
 /// The operator's process.
-pub struct Operator {
+pub(crate) struct Operator {
     /// It.
-    pub process: Process,
+    pub(crate) process: Process,
     orders: UnboundedSender<Order>,
+    /// Nodes that were certainly removed.
+    removed: Arc<Mutex<Vec<Host>>>,
 }
 
 impl Operator {
@@ -39,16 +47,17 @@ impl Operator {
     ///
     /// # Errors
     /// When the system does not give it a runtime.
-    pub fn start(host: Host, common: &Common, seed: u64) -> anyhow::Result<Operator> {
+    pub(crate) fn start(host: Host, common: &Common, seed: u64) -> anyhow::Result<Operator> {
         common.net.begin(host);
         let process = Process::new(common.time.now(), Rate::default(), seed)?;
         let admin = Admin::new(&Dials::new(&common.net, host).coordinator(&common.nodes)?);
         let (orders, mut told) = mpsc::unbounded_channel();
-        let common = common.clone();
+        let (common, removed) = (common.clone(), Arc::default());
+        let removes = Arc::clone(&removed);
         process.runtime().spawn(async move {
             while let Some(order) = told.recv().await {
                 let shown = format!("{order:?}");
-                let done = carry_out(&admin, &common, order).await;
+                let done = carry_out(&admin, &common, &removes, order).await;
                 let text = match done {
                     Ok(()) => format!("done: {shown}"),
                     Err(error) => format!("not done: {shown}: {error}"),
@@ -56,24 +65,40 @@ impl Operator {
                 common.recorder.record(common.time.us(), "operator", What::Note { text });
             }
         });
-        Ok(Operator { process, orders })
+        Ok(Operator { process, orders, removed })
+    }
+
+    /// Nodes that were removed since it was asked last.
+    pub(crate) fn take_removed(&self) -> Vec<Host> {
+        std::mem::take(&mut *self.removed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Tells the operator to do something after all that was told before.
-    pub fn order(&self, order: Order) {
+    pub(crate) fn order(&self, order: Order) {
         // The operator's process runs as long as the world.
         let _ = self.orders.send(order);
     }
 }
 
-async fn carry_out(admin: &Admin, common: &Common, order: Order) -> Result<(), ringfence::Error> {
+async fn carry_out(
+    admin: &Admin,
+    common: &Common,
+    removed: &Mutex<Vec<Host>>,
+    order: Order,
+) -> Result<(), ringfence::Error> {
     let record = |what| common.recorder.record(common.time.us(), "operator", what);
     match order {
         Order::Create(name, partitions, policy) => {
             loop {
                 match admin.create_keyspace(&name, partitions, &policy).await {
                     Ok(_) => break,
-                    Err(error) if error.kind() == ErrorKind::AlreadyExists => break,
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                        // An old one, which is to be like the new ones.
+                        if admin.update_keyspace(&name, &policy).await.is_ok() {
+                            break;
+                        }
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
                 }
             }
@@ -101,6 +126,53 @@ async fn carry_out(admin: &Admin, common: &Common, order: Order) -> Result<(), r
         Order::Transfer(to) => drop(admin.transfer_leadership(to).await?),
         Order::Add(node, host) => admin.add_node(node, &host.address()).await?,
         Order::Remove(node) => admin.remove_node(node).await?,
+        Order::Exchange(comes, leaves, until) => {
+            let left = Duration::from_millis(until.saturating_sub(common.time.now()));
+            let exchange = async {
+                if let Some((node, host)) = comes {
+                    add(admin, node, host).await?;
+                }
+                if let Some((node, host)) = leaves {
+                    remove(admin, node).await;
+                    removed.lock().unwrap_or_else(PoisonError::into_inner).push(host);
+                }
+                Ok::<(), ringfence::Error>(())
+            };
+            // What was not done by then is left undone, as after an operator who went home.
+            match tokio::time::timeout(left, exchange).await {
+                Ok(done) => done?,
+                Err(_) => record(What::Note { text: "it takes too long, and is left as it is".to_owned() }),
+            }
+        }
     }
     Ok(())
+}
+
+async fn add(admin: &Admin, node: NodeId, host: Host) -> Result<(), ringfence::Error> {
+    loop {
+        match admin.add_node(node, &host.address()).await {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+            // It was a member for a moment and is none any more: its id is used up.
+            Err(error) if error.kind() == ErrorKind::Refused => return Err(error),
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Removes a node where enough others are members, as they are now.
+async fn remove(admin: &Admin, node: NodeId) {
+    loop {
+        if let Ok(status) = admin.cluster_status().await {
+            let voters = || status.nodes.iter().filter(|node| node.role != NodeRole::Learner);
+            if voters().all(|voter| voter.id != node) || voters().count() > LEAST_MEMBERS {
+                match admin.remove_node(node).await {
+                    Ok(()) => return,
+                    Err(error) if error.kind() == ErrorKind::NotFound => return,
+                    Err(_) => {}
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }

@@ -13,11 +13,9 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_millis(40);
 
 /// A router's process.
-pub struct RouterHost {
-    /// Where it runs.
-    pub host: Host,
+pub(crate) struct RouterHost {
     /// It.
-    pub process: Process,
+    pub(crate) process: Process,
 }
 
 impl RouterHost {
@@ -25,7 +23,12 @@ impl RouterHost {
     ///
     /// # Errors
     /// When the system does not give it a runtime.
-    pub fn start(host: Host, common: &Common, partitions: u32, seed: u64) -> anyhow::Result<RouterHost> {
+    pub(crate) fn start(
+        host: Host,
+        common: &Common,
+        partitions: u32,
+        seed: u64,
+    ) -> anyhow::Result<RouterHost> {
         common.net.begin(host);
         let process = Process::new(common.time.now(), Rate::default(), seed)?;
         let coordinator = Dials::new(&common.net, host).coordinator(&common.nodes)?;
@@ -55,9 +58,10 @@ impl RouterHost {
                         common.recorder.record(common.time.us(), format!("router {}", host.0), routed);
                     }
                 }
-                tokio::time::sleep(EVERY).await;
+                // Where there are many partitions, each is asked for less often.
+                tokio::time::sleep(EVERY * (1 + partitions / 64)).await;
             }
         });
-        Ok(RouterHost { host, process })
+        Ok(RouterHost { process })
     }
 }

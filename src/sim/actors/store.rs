@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 /// A store. A clone is the same store.
 #[derive(Clone)]
-pub struct Store {
+pub(crate) struct Store {
     inner: Arc<Mutex<Inner>>,
     fenced: bool,
     time: TrueTime,
@@ -38,13 +38,13 @@ struct Inner {
 
 /// What it is like to call the store from a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Weather {
+pub(crate) struct Weather {
     /// How long a message takes, in milliseconds.
-    pub latency: RangeInclusive<u64>,
+    pub(crate) latency: RangeInclusive<u64>,
     /// Of a hundred messages so many are lost.
-    pub loss: u8,
+    pub(crate) loss: u8,
     /// Of a hundred requests so many arrive a second time, much later.
-    pub twice: u8,
+    pub(crate) twice: u8,
 }
 
 impl Default for Weather {
@@ -58,7 +58,7 @@ const LATE_MS: u64 = 4_000;
 
 /// What an owner asks.
 #[derive(Clone)]
-pub enum Request {
+pub(crate) enum Request {
     /// Raise the fence to this token.
     Raise(FencingToken),
     /// What is in the list?
@@ -76,7 +76,7 @@ pub enum Request {
 
 /// What it is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// It took effect.
     Done,
     /// What is in the list.
@@ -94,7 +94,7 @@ enum Message {
 
 impl Store {
     /// An empty store; without the fence it believes whoever comes.
-    pub fn new(random: Rng, time: &TrueTime, recorder: &Recorder, fenced: bool) -> Store {
+    pub(crate) fn new(random: Rng, time: &TrueTime, recorder: &Recorder, fenced: bool) -> Store {
         let inner = Inner {
             random,
             fence: None,
@@ -113,7 +113,7 @@ impl Store {
     }
 
     /// Changes the weather from a host.
-    pub fn change(&self, from: Host, weather: Option<Weather>) {
+    pub(crate) fn change(&self, from: Host, weather: Option<Weather>) {
         let mut inner = self.lock();
         match weather {
             Some(weather) => inner.weather.insert(from, weather),
@@ -123,17 +123,17 @@ impl Store {
 
     /// What the fence refused for another reason than a newer epoch, since it was asked last: in a world of one cluster
     /// and small epochs there is none.
-    pub fn take_wrong(&self) -> Vec<String> {
+    pub(crate) fn take_wrong(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().wrong)
     }
 
     /// Fair weather everywhere.
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.lock().weather.clear();
     }
 
     /// Asks. The answer may never come.
-    pub fn ask(&self, from: Host, request: Request) -> oneshot::Receiver<Answer> {
+    pub(crate) fn ask(&self, from: Host, request: Request) -> oneshot::Receiver<Answer> {
         let (answer, answered) = oneshot::channel();
         let mut inner = self.lock();
         let now = self.time.now();
@@ -150,7 +150,7 @@ impl Store {
     }
 
     /// Does what has arrived by now.
-    pub fn run(&self, now: Ms) {
+    pub(crate) fn run(&self, now: Ms) {
         let mut answers = Vec::new();
         {
             let mut inner = self.lock();

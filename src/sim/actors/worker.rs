@@ -7,10 +7,9 @@ use crate::world::{Host, Net, Process, Rate, TrueTime};
 use fastrand::Rng;
 use ringfence::testkit::SimulatedMachine;
 use ringfence::{FencingToken, NotOwner, Ownership, Worker};
-use ringfence_core::ids::{Epoch, Scope, WorkerId};
-use std::collections::BTreeMap;
+use ringfence_core::ids::{Epoch, WorkerId};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -19,21 +18,20 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_millis(400);
 
 /// A worker, whether it runs or not.
-pub struct WorkerHost {
+pub(crate) struct WorkerHost {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Where it runs.
-    pub host: Host,
+    pub(crate) host: Host,
     /// It, while it runs.
-    pub process: Option<Process>,
+    pub(crate) process: Option<Process>,
     /// How its clock runs.
-    pub rate: Rate,
+    pub(crate) rate: Rate,
     /// It is told to leave.
     leave: Arc<Notify>,
     machine: SimulatedMachine,
     lives: u64,
     shared: Arc<Shared>,
-    claims: BTreeMap<(Scope, Epoch), (u64, u64)>,
 }
 
 /// What the owners of one life of a process share with the world.
@@ -48,26 +46,36 @@ struct Shared {
     /// False from the moment the process is killed: what is dropped then, nobody does.
     alive: AtomicBool,
     ended: AtomicBool,
-    owned: Mutex<Vec<Ownership>>,
+    /// How much slower than in other worlds.
+    pace: u64,
+    owned: Mutex<Vec<Held>>,
+}
+
+/// What is owned, and from when to when it was answered for.
+struct Held {
+    partition: Ownership,
+    claim: Option<(u64, u64)>,
 }
 
 /// What every life of every worker shares.
 #[derive(Clone)]
-pub struct Common {
+pub(crate) struct Common {
     /// The network.
-    pub net: Net,
+    pub(crate) net: Net,
     /// True time.
-    pub time: TrueTime,
+    pub(crate) time: TrueTime,
     /// The store.
-    pub store: Store,
+    pub(crate) store: Store,
     /// Where it is written down.
-    pub recorder: Recorder,
+    pub(crate) recorder: Recorder,
     /// Numbers for operations.
-    pub operations: Arc<AtomicU64>,
+    pub(crate) operations: Arc<AtomicU64>,
     /// The coordinator.
-    pub nodes: Vec<Host>,
+    pub(crate) nodes: Vec<Host>,
     /// The keyspaces it serves.
-    pub keyspaces: Vec<String>,
+    pub(crate) keyspaces: Vec<String>,
+    /// How much slower owners work than they might.
+    pub(crate) pace: u64,
 }
 
 impl WorkerHost {
@@ -75,7 +83,7 @@ impl WorkerHost {
     ///
     /// # Errors
     /// When its name is none.
-    pub fn new(name: &str, host: Host, rate: Rate, common: &Common) -> anyhow::Result<WorkerHost> {
+    pub(crate) fn new(name: &str, host: Host, rate: Rate, common: &Common) -> anyhow::Result<WorkerHost> {
         Ok(WorkerHost {
             name: name.to_owned(),
             host,
@@ -85,7 +93,6 @@ impl WorkerHost {
             machine: SimulatedMachine::new(),
             lives: 0,
             shared: Arc::new(Shared::new(name, host, 0, common)?),
-            claims: BTreeMap::new(),
         })
     }
 
@@ -93,7 +100,7 @@ impl WorkerHost {
     ///
     /// # Errors
     /// When its name is none.
-    pub fn twin(name: &str, host: Host, rate: Rate, common: &Common) -> anyhow::Result<WorkerHost> {
+    pub(crate) fn twin(name: &str, host: Host, rate: Rate, common: &Common) -> anyhow::Result<WorkerHost> {
         // Its actors have numbers of their own.
         Ok(WorkerHost { lives: u64::from(host.0) * 1_000, ..WorkerHost::new(name, host, rate, common)? })
     }
@@ -102,7 +109,7 @@ impl WorkerHost {
     ///
     /// # Errors
     /// When the system does not give it a runtime.
-    pub fn start(&mut self, common: &Common, seed: u64) -> anyhow::Result<()> {
+    pub(crate) fn start(&mut self, common: &Common, seed: u64) -> anyhow::Result<()> {
         self.lives += 1;
         common.net.begin(self.host);
         let process = Process::new(common.time.now(), self.rate, seed)?;
@@ -141,30 +148,30 @@ impl WorkerHost {
     }
 
     /// Kills it, or what is left of it when it ended by itself.
-    pub fn kill(&mut self, net: &Net, power: bool) {
+    pub(crate) fn kill(&mut self, net: &Net, power: bool) {
         let Some(process) = self.process.take() else { return };
         self.shared.alive.store(false, Ordering::Relaxed);
         net.end(self.host, power);
+        self.finish_claims();
         let guard = process.runtime().enter();
-        self.shared.owned.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.shared.owned().clear();
         drop(guard);
         drop(process);
-        self.finish_claims();
         self.shared.record(What::Died { actor: self.shared.actor.clone() });
     }
 
     /// Tells it to give everything back and end.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.leave.notify_one();
     }
 
     /// Whether it ended by itself.
-    pub fn ended(&self) -> bool {
+    pub(crate) fn ended(&self) -> bool {
         self.shared.ended.load(Ordering::Relaxed)
     }
 
     /// Its machine was suspended: its timers stood still, its lease did not.
-    pub fn suspended(&mut self, for_ms: u64) {
+    pub(crate) fn suspended(&mut self, for_ms: u64) {
         if let Some(process) = &mut self.process {
             process.suspended(for_ms);
             self.machine.slept(Duration::from_millis(for_ms));
@@ -172,23 +179,20 @@ impl WorkerHost {
     }
 
     /// Asks what it answers for, now.
-    pub fn look(&mut self, now_us: u64) {
+    pub(crate) fn look(&mut self, now_us: u64) {
         let Some(process) = &self.process else { return };
         let _guard = process.runtime().enter();
-        for owned in self.shared.owned.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            if owned.is_valid() {
-                let token = owned.token();
-                let claim =
-                    self.claims.entry((token.scope().clone(), token.epoch())).or_insert((now_us, now_us));
-                claim.1 = now_us + 1;
+        for held in self.shared.owned().iter_mut() {
+            if held.partition.is_valid() {
+                held.claim.get_or_insert((now_us, now_us)).1 = now_us + 1;
             }
         }
     }
 
     /// Writes down what it answered for.
-    pub fn finish_claims(&mut self) {
-        for ((scope, epoch), (from, to)) in std::mem::take(&mut self.claims) {
-            self.shared.record(What::Claims { scope, epoch, from, to });
+    pub(crate) fn finish_claims(&mut self) {
+        for held in self.shared.owned().iter_mut() {
+            self.shared.finish_claim(held);
         }
     }
 }
@@ -205,8 +209,20 @@ impl Shared {
             operations: Arc::clone(&common.operations),
             alive: AtomicBool::new(true),
             ended: AtomicBool::new(false),
+            pace: common.pace,
             owned: Mutex::default(),
         })
+    }
+
+    fn owned(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finish_claim(&self, held: &mut Held) {
+        if let Some((from, to)) = held.claim.take() {
+            let (scope, epoch) = (held.partition.token().scope().clone(), held.partition.epoch());
+            self.record(What::Claims { scope, epoch, from, to });
+        }
     }
 
     fn record(&self, what: What) {
@@ -253,8 +269,13 @@ impl Drop for Tenure {
         let (scope, epoch) = (self.partition.token().scope().clone(), self.partition.epoch());
         let why = self.why.unwrap_or(Ending::Lost);
         self.shared.record(What::Ended { scope, epoch, why });
-        let mut owned = self.shared.owned.lock().unwrap_or_else(PoisonError::into_inner);
-        owned.retain(|owned| owned.token() != self.partition.token());
+        self.shared.owned().retain_mut(|held| {
+            let others = held.partition.token() != self.partition.token();
+            if !others {
+                self.shared.finish_claim(held);
+            }
+            others
+        });
     }
 }
 
@@ -264,7 +285,7 @@ impl Owner {
         let (scope, epoch) = (token.scope().clone(), token.epoch());
         let worker = self.shared.worker.clone();
         self.shared.record(What::Began { scope: scope.clone(), epoch, worker });
-        self.shared.owned.lock().unwrap_or_else(PoisonError::into_inner).push(self.partition.clone());
+        self.shared.owned().push(Held { partition: self.partition.clone(), claim: None });
         let mut tenure =
             Tenure { shared: Arc::clone(&self.shared), partition: self.partition.clone(), why: None };
         let served = self.serve(&token).await;
@@ -306,7 +327,7 @@ impl Owner {
                 1 => self.append_later(&key, stamp),
                 _ => self.append(&key, stamp).await?,
             }
-            let pause = Duration::from_millis(self.random.u64(10..90));
+            let pause = Duration::from_millis(self.random.u64(10..90) * self.shared.pace);
             self.partition.until_revoked(tokio::time::sleep(pause)).await;
             if self.partition.is_revoked() && self.random.u8(..8) == 0 {
                 // It takes longer than it may.

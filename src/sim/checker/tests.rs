@@ -416,3 +416,21 @@ fn thousands_of_operations_on_one_key_are_judged() {
     content.swap(100, 4_000);
     story.read("b", op + 1, 0, &content).only(Rule::Lost);
 }
+
+/// Where a log may forget, an epoch may be granted twice and owned by two; what a store takes is judged all the same.
+#[test]
+fn where_logs_forget_only_the_fences_are_held_to_account() {
+    let rules = Rules { only_fences: true, ..Rules::default() };
+    let mut forgot = Story::default();
+    forgot.granted(4, 1, "w1").granted(4, 2, "w2").began("w1", 4).began("w2", 4);
+    forgot.claims("w1", 4, 0, 9_000).claims("w2", 4, 0, 9_000).raised(4).applied(1, 4);
+    assert!(!forgot.check().held());
+    assert_eq!(check(&forgot.history, &rules), Verdict::default());
+
+    forgot.raised(5).applied(2, 4);
+    let verdict = check(&forgot.history, &rules);
+    assert_eq!((verdict.count(Rule::StaleAccepted), verdict.violations.len()), (1, 1), "{verdict}");
+    let mut lost = Story::default();
+    lost.raised(4).write("w1", 1, 4).applied(1, 4).done("w1", 1).read("w1", 2, 4, &[]);
+    assert_eq!(check(&lost.history, &rules).count(Rule::Lost), 1);
+}

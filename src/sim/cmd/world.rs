@@ -98,7 +98,7 @@ fn report(plan: &Plan, outcome: &Outcome) -> Report {
         held: outcome.held(),
         violations: broken.chain(violations).take(TOLD).collect(),
         events: events.len() as u64,
-        faults: outcome.figures.faults,
+        faults: plan.faults.len() as u64,
         elections: outcome.figures.elections,
         tenures: count(|what| matches!(what, What::Began { .. })),
         writes: count(|what| matches!(what, What::Applied { .. })),

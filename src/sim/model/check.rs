@@ -11,7 +11,7 @@ pub trait Story: Model {
     /// What happened between two states.
     fn tell(&self, before: &Self::State, action: &Self::Action, after: &Self::State) -> String;
 
-    /// The same world, with [`TIME_IS_UP`] among what can be seen in it from then on.
+    /// The same world, with `TIME_IS_UP` among what can be seen in it from then on.
     fn until(self, at: Instant) -> Self;
 }
 

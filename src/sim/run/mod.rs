@@ -2,17 +2,23 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `fault` | what goes wrong |
+//! | `kinds` | what a world is about |
 //! | `panics` | what panicked |
 //! | `plan` | what goes wrong when, drawn from the seed |
 //! | `stage` | the actors, and what a fault does to them |
 //! | `witness` | what is written down by whoever sees through everything |
 
+mod fault;
+mod kinds;
 mod panics;
 mod plan;
 mod stage;
 mod witness;
 
-pub use plan::{Fault, Plan, Timed};
+pub use fault::{Fault, Timed};
+pub use kinds::Kind;
+pub use plan::Plan;
 
 use crate::checker::{Rules, Verdict, check};
 use crate::history::History;
@@ -40,8 +46,6 @@ impl Outcome {
 /// How much happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Faults.
-    pub faults: u64,
     /// Simulated time, in milliseconds.
     pub simulated_ms: u64,
     /// Terms that a node led.
@@ -65,6 +69,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
         leases: !plan.beyond_drift,
         // Of a world that ends before owners had time to come back nobody can tell whether they would have.
         progress_us: (plan.ends >= plan.steady).then(|| plan.progress_ms() * 1_000),
+        only_fences: plan.kind == Kind::Forgetful,
         ..Rules::default()
     };
     rules.fence_takeover.extend(plan.fast_keyspace());

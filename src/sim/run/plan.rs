@@ -1,10 +1,12 @@
 //! What goes wrong when. The whole plan is drawn from the seed before the world begins, so that a world can be run again
 //! with less going wrong in it.
 
+use super::fault::{Fault, Timed};
+use super::kinds::Kind;
 use crate::world::{Host, Ms, Rate};
 use fastrand::Rng;
+use ringfence::admin::Takeover;
 use ringfence_core::ids::KeyspaceName;
-use std::fmt;
 use std::time::Duration;
 
 /// Hosts of workers begin here; those of nodes are their ids.
@@ -16,15 +18,21 @@ pub(super) const ROUTER: Host = Host(201);
 /// The operator's.
 pub(super) const OPERATOR: Host = Host(202);
 /// Faults begin when the world has found itself.
-const QUIET_MS: Ms = 4_000;
+pub(super) const QUIET_MS: Ms = 4_000;
 
 /// A world to be.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Where everything comes from.
     pub seed: u64,
-    /// The nodes that form the cluster.
+    /// What it is like.
+    pub kind: Kind,
+    /// The nodes that form the cluster, or are its first ones.
     pub nodes: Vec<Host>,
+    /// The nodes that faults strike: these, and those that come later.
+    pub cast: Vec<Host>,
+    /// A log is compacted after so many entries, and keeps so many of them.
+    pub compaction: (u64, u64),
     /// How long every process runs by itself before the next has its turn, in milliseconds: messages take that long at
     /// least.
     pub tick: Ms,
@@ -54,82 +62,11 @@ pub struct Plan {
     pub fenced: bool,
 }
 
-/// A fault and its time.
-#[derive(Clone, Debug)]
-pub struct Timed {
-    /// When it begins.
-    pub at: Ms,
-    /// What it is.
-    pub fault: Fault,
-    /// Decides what it leaves open, so that a world without another fault has the same one.
-    pub seed: u64,
-}
-
-/// Something that goes wrong, or that an operator does. Durations are in milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// A process does not run for a while.
-    Pause(Host, u64),
-    /// A machine is suspended for a while.
-    Suspend(Host, u64),
-    /// A process is killed, and started again after a while.
-    Kill(Host, u64),
-    /// A machine loses power, and comes back after a while.
-    PowerLoss(Host, u64),
-    /// A node's machine loses power in the middle of a write: at this one from now.
-    PowerLossInWrite(Host, u32, u64),
-    /// All nodes are killed at once.
-    KillNodes(u64),
-    /// All nodes lose power at once.
-    NodesLosePower(u64),
-    /// Nothing gets from one host to another.
-    OneWay(Host, Host, u64),
-    /// Nothing gets between two hosts.
-    Cut(Host, Host, u64),
-    /// A host is cut off from all others.
-    Isolate(Host, u64),
-    /// Nothing gets from the nodes to a host: requests arrive, answers do not.
-    LostReplies(Host, u64),
-    /// A way is slow and loses much, both ways.
-    Slow(Host, Host, u64),
-    /// All connections between two hosts break.
-    Reset(Host, Host),
-    /// A node's disk is full for a while.
-    DiskFull(Host, u64),
-    /// A node's disk fails its next flush.
-    FlushFails(Host),
-    /// A node's disk is slow for a while.
-    SlowDisk(Host, u64),
-    /// A node's wall clock jumps by so many milliseconds.
-    WallJump(Host, i64),
-    /// A host reaches the store badly for a while.
-    StoreWeather(Host, u64),
-    /// A worker leaves and comes back.
-    Leave(Host, u64),
-    /// An operator moves a partition: keyspace, partition, worker.
-    Move(usize, u32, Host),
-    /// An operator lets another node lead.
-    Transfer,
-    /// A new node is added, and another removed.
-    Replace(Host, Host),
-    /// A node's data directory is gone; what comes back under its id must be refused, and a new node takes its place.
-    Wipe(Host, Host),
-    /// A keyspace is deleted and created again, and the workers started anew.
-    Recreate(usize),
-    /// A second process runs under a worker's name for a while.
-    Twin(Host, Host, u64),
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
-
 impl Plan {
     /// The world of a seed.
     pub fn of(seed: u64) -> Plan {
         let mut random = Rng::with_seed(seed);
+        let kind = Kind::of(seed);
         let nodes: Vec<Host> = (1..=if random.u8(..5) == 0 { 5 } else { 3 }).map(Host).collect();
         let workers: Vec<Host> = (0..random.u16(2..=4)).map(|n| Host(FIRST_WORKER + n)).collect();
         let beyond_drift = random.u8(..12) == 0;
@@ -140,7 +77,11 @@ impl Plan {
         let heals = 36_000;
         let mut plan = Plan {
             seed,
+            kind,
+            cast: nodes.clone(),
             nodes,
+            // Often enough that every world compacts its log and catches a node up with a snapshot.
+            compaction: (60, 20),
             tick: [1, 2, 2, 4][random.usize(..4)],
             workers,
             rates,
@@ -156,8 +97,13 @@ impl Plan {
             ends: 60_000,
             fenced: true,
         };
+        // From dice of its own: what one kind draws changes no world of another.
+        let mut own = Rng::with_seed(seed ^ 0x6b69_6e64);
+        plan.begin_as_its_kind(&mut own);
         plan.steady = plan.heals + plan.progress_ms() + 1_000;
         plan.draw_faults(&mut random);
+        plan.strike_as_its_kind(&mut own);
+        plan.faults.sort_by_key(|timed| timed.at);
         plan
     }
 
@@ -166,22 +112,28 @@ impl Plan {
     pub fn progress_ms(&self) -> u64 {
         let ttl = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
         let delay = u64::try_from(self.lock_delay.as_millis()).unwrap_or(u64::MAX);
-        2 * ttl + delay + 11_000
+        2 * ttl + delay + 11_000 + self.kind.longer_ms()
     }
 
-    /// The keyspaces: one taken over by lease, one by fence.
-    pub fn keyspaces() -> [&'static str; 2] {
+    /// The keyspaces: one taken over by lease, one by fence unless the world is large.
+    pub(super) fn keyspaces() -> [&'static str; 2] {
         ["orders", "fast"]
     }
 
-    /// The one in which leases are not promised.
-    pub fn fast_keyspace(&self) -> Option<KeyspaceName> {
-        Plan::keyspaces()[1].parse().ok()
+    /// The one in which leases are not promised, if there is one.
+    pub(super) fn fast_keyspace(&self) -> Option<KeyspaceName> {
+        // Its owners end when they are without connection for a moment, and all connections of a large world break at once.
+        (self.kind != Kind::Large).then(|| Plan::keyspaces()[1].parse().ok())?
+    }
+
+    /// How each of them is taken over.
+    pub(super) fn takeovers(&self) -> [Takeover; 2] {
+        [Takeover::Lease, if self.fast_keyspace().is_some() { Takeover::Fence } else { Takeover::Lease }]
     }
 
     fn draw_faults(&mut self, random: &mut Rng) {
         // Some worlds are calm, some are stormy, and most have one kind of trouble more than others.
-        let every = random.u64(150..4_000);
+        let every = random.u64(150..4_000) * self.kind.calmer();
         let taste = random.u8(..FAULTS);
         let mut at = QUIET_MS;
         let (mut replaced, mut recreated) = (false, false);
@@ -192,6 +144,7 @@ impl Plan {
             }
             let kind = if random.u8(..3) == 0 { taste } else { random.u8(..FAULTS) };
             let fault = self.draw(random, kind, at);
+            let fits = self.kind.has(&fault);
             let seed = random.u64(..);
             // Once a world: each leaves less of the cluster, or more to do for the workers.
             let done = match fault {
@@ -199,14 +152,14 @@ impl Plan {
                 Fault::Recreate(_) => std::mem::replace(&mut recreated, true),
                 _ => false,
             };
-            if !done {
+            if fits && !done {
                 self.faults.push(Timed { at, fault, seed });
             }
         }
     }
 
     fn draw(&self, random: &mut Rng, kind: u8, at: Ms) -> Fault {
-        let node = |random: &mut Rng| self.nodes[random.usize(..self.nodes.len())];
+        let node = |random: &mut Rng| self.cast[random.usize(..self.cast.len())];
         let worker = |random: &mut Rng| self.workers[random.usize(..self.workers.len())];
         let any = |random: &mut Rng| if random.bool() { node(random) } else { worker(random) };
         let ttl = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
@@ -263,13 +216,14 @@ impl Plan {
             24 => Fault::Replace(newcomer, node(random)),
             25 => Fault::Wipe(node(random), newcomer),
             26 => Fault::Recreate(random.usize(..2)),
+            27 => Fault::FreezeDisk(node(random), span(random)),
             _ => Fault::Twin(worker(random), Host(FIRST_TWIN + at as u16 % 50), span(random)),
         }
     }
 }
 
 /// How many kinds there are to draw from.
-const FAULTS: u8 = 28;
+const FAULTS: u8 = 29;
 
 #[cfg(test)]
 mod tests {
@@ -279,14 +233,15 @@ mod tests {
     #[test]
     fn every_kind_of_fault_is_drawn_in_order_and_within_the_time_of_trouble() {
         let mut kinds = BTreeSet::new();
-        for plan in (0..300).map(Plan::of) {
+        for plan in (0..400).map(Plan::of) {
             assert!(plan.faults.is_sorted_by_key(|timed| timed.at));
-            assert!(plan.heals < plan.steady && plan.steady < plan.ends);
+            assert!(plan.heals < plan.steady && plan.steady < plan.ends, "{plan:?}");
             for timed in &plan.faults {
-                assert!(timed.at > QUIET_MS && timed.at < plan.heals);
+                let in_time = timed.at > QUIET_MS && timed.at < plan.heals;
+                assert!(in_time || timed.fault.is_for_good() || timed.fault.is_no_excuse(), "{timed:?}");
                 kinds.extend(timed.fault.to_string().split('(').next().map(str::to_owned));
             }
         }
-        assert_eq!(kinds.len(), 25, "{kinds:?}");
+        assert_eq!(kinds.len(), Fault::KINDS, "{kinds:?}");
     }
 }

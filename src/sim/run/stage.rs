@@ -1,21 +1,26 @@
 //! The actors, and what a fault does to them.
 
 use super::Figures;
+use super::fault::Fault;
+use super::kinds::Kind;
 use super::panics;
-use super::plan::{Fault, OPERATOR, Plan, ROUTER};
+use super::plan::{OPERATOR, Plan, ROUTER};
 use super::witness::Witness;
-use crate::actors::node::{Beginning, Node};
+use crate::actors::golden;
+use crate::actors::node::{Beginning, DATA_DIR, Node};
 use crate::actors::operator::{Operator, Order};
 use crate::actors::router::RouterHost;
 use crate::actors::store::{self, Store};
 use crate::actors::worker::{Common, WorkerHost};
 use crate::history::{History, Recorder, What};
 use crate::world::disk::Trouble;
-use crate::world::{Disk, Host, Ms, Net, Rate, TrueTime, Weather};
+use crate::world::{Copied, Disk, Host, Ms, Net, Rate, TrueTime, Weather};
 use fastrand::Rng;
-use ringfence::admin::{PolicyChange, Takeover};
+use ringfence::admin::PolicyChange;
 use ringfence::ids::{NodeId, PartitionId, WorkerId};
+use ringfence_server::raft::RaftStatus;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,6 +28,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const RESTART_MS: u64 = 300;
 /// How often it looks.
 const SUPERVISED_MS: u64 = 20;
+/// How long an operator tries to exchange a member.
+const EXCHANGE_MS: u64 = 8_000;
 
 /// Everything, while it runs.
 pub(super) struct Stage {
@@ -42,6 +49,12 @@ pub(super) struct Stage {
     /// Nodes that lost their data, and must not come back.
     wiped: BTreeSet<Host>,
     taken_in: BTreeSet<Host>,
+    /// Nodes whose disk lies, or that were given an old copy of their data.
+    forgetful: BTreeSet<Host>,
+    /// Copies of data directories.
+    copies: BTreeMap<Host, Copied>,
+    /// The leader whose disk stands still for good.
+    stuck: Option<Host>,
     later: BTreeMap<(Ms, u64), Later>,
     /// When faults are really over: of two of one kind that overlap, the one that lasts longer decides.
     until: BTreeMap<Later, Ms>,
@@ -65,6 +78,8 @@ enum Later {
     Leave(Host),
     /// It is not started again.
     Gone(Host),
+    /// Whoever leads is stuck from then on.
+    Stick(bool, Host, u64),
 }
 
 impl Stage {
@@ -79,12 +94,14 @@ impl Stage {
             operations: Arc::new(AtomicU64::new(0)),
             nodes: plan.nodes.clone(),
             keyspaces: Plan::keyspaces().map(str::to_owned).to_vec(),
+            pace: plan.kind.pace(),
         };
         let rate =
             |host| plan.rates.iter().find(|(of, _)| *of == host).map_or(Rate::default(), |(_, rate)| *rate);
         let mut nodes = BTreeMap::new();
         for host in &plan.nodes {
-            nodes.insert(*host, Node::new(*host, Disk::new(random.fork()), rate(*host)));
+            let disk = Disk::new(random.fork());
+            nodes.insert(*host, Node::new(*host, disk, rate(*host), plan.compaction));
         }
         let mut workers = BTreeMap::new();
         for (host, number) in plan.workers.iter().zip(1..) {
@@ -107,6 +124,9 @@ impl Stage {
             gone: BTreeSet::new(),
             wiped: BTreeSet::new(),
             taken_in: BTreeSet::new(),
+            forgetful: BTreeSet::new(),
+            copies: BTreeMap::new(),
+            stuck: None,
             later: BTreeMap::new(),
             until: BTreeMap::new(),
             back: BTreeMap::new(),
@@ -115,6 +135,9 @@ impl Stage {
             starts: BTreeMap::new(),
             broken: Vec::new(),
         };
+        if plan.kind == Kind::OldFormat {
+            stage.begin_on_the_oldest_format()?;
+        }
         (0..2).for_each(|keyspace| stage.create(keyspace));
         let nodes: Vec<Host> = stage.nodes.keys().copied().collect();
         for host in nodes {
@@ -127,6 +150,19 @@ impl Stage {
             stage.later(at, Later::Start(host));
         }
         Ok(stage)
+    }
+
+    /// The first node has the data of a cluster of its own, and the others are added to it.
+    fn begin_on_the_oldest_format(&mut self) -> anyhow::Result<()> {
+        let mut nodes = self.plan.nodes.iter();
+        if let Some(node) = nodes.next().and_then(|first| self.nodes.get(first)) {
+            node.disk.put_back(golden::data_dir(Path::new(DATA_DIR))?);
+            self.common.net.alias(golden::ADDRESS, node.host);
+        }
+        for host in nodes {
+            self.operator.order(Order::Exchange(Some((id(*host)?, *host)), None, self.plan.heals));
+        }
+        Ok(())
     }
 
     fn later(&mut self, after: u64, what: Later) {
@@ -152,7 +188,8 @@ impl Stage {
         while let Some(timed) = self.plan.faults.get(self.next_fault).filter(|timed| timed.at <= now).cloned()
         {
             self.next_fault += 1;
-            self.record(What::Fault { text: timed.fault.to_string() });
+            let text = timed.fault.to_string();
+            self.record(if timed.fault.is_no_excuse() { What::Note { text } } else { What::Fault { text } });
             self.strike(timed.fault, &mut Rng::with_seed(timed.seed))?;
         }
         let passed = |at: Ms| (now - self.plan.tick..now).contains(&at);
@@ -161,7 +198,11 @@ impl Stage {
             self.heal()?;
         }
         if steady {
-            self.all_are_back();
+            if self.plan.kind != Kind::Forgetful {
+                self.all_are_back();
+                self.members_agree();
+            }
+            self.witness.steady = true;
             self.record(What::Steady);
         }
         while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -178,7 +219,9 @@ impl Stage {
             self.record(What::Note { text: text.clone() });
             self.broken.push(text);
         }
-        self.look();
+        if now % self.plan.kind.look_every() < self.plan.tick {
+            self.look();
+        }
         if now % SUPERVISED_MS < self.plan.tick {
             self.supervise();
         }
@@ -219,18 +262,21 @@ impl Stage {
     fn supervise(&mut self) {
         let mut again = Vec::new();
         for node in self.nodes.values_mut() {
-            if let Some(why) = node.process.as_ref().and_then(|_| node.ended()) {
-                let text = format!("{} ended: {why}", node.host.0);
-                if self.wiped.contains(&node.host) && why.contains("its data directory is new") {
-                    self.gone.insert(node.host);
-                } else if !self.gone.contains(&node.host)
-                    && (why.contains("damaged") || why.contains("missing") || why.contains("lost"))
+            if let Some(error) = node.process.as_ref().and_then(|_| node.ended()) {
+                let host = node.host;
+                let text = format!("{} ended: {error}", host.0);
+                let excused = self.wiped.contains(&host) || self.forgetful.contains(&host);
+                if error.has_forgotten() && excused {
+                    self.gone.insert(host);
+                } else if (error.is_damage() || error.has_forgotten())
+                    && !excused
+                    && !self.gone.contains(&host)
                 {
                     self.broken.push(text.clone());
                 }
                 self.common.recorder.record(self.common.time.us(), "world", What::Note { text });
                 node.kill(&self.common.net, false);
-                again.push((node.host, RESTART_MS));
+                again.push((host, RESTART_MS));
             }
         }
         for worker in self.workers.values_mut() {
@@ -241,6 +287,11 @@ impl Stage {
         }
         for (host, after) in again {
             self.later(after, Later::Start(host));
+        }
+        for host in self.operator.take_removed() {
+            // It runs on for a while, as one that does not know it yet.
+            let after = self.random.u64(1..5_000);
+            self.later(after, Later::Gone(host));
         }
     }
 
@@ -267,6 +318,61 @@ impl Stage {
         }
     }
 
+    /// When all is steady, everybody who is a member knows the same members.
+    fn members_agree(&mut self) {
+        let Some(leader) = self.leader() else {
+            return self.broken.push("nobody leads although all is steady".to_owned());
+        };
+        let stuck = self.stuck;
+        let voters = |node: &mut Node| {
+            let members = node.status()?.members;
+            Some(members.into_iter().map(|(id, member)| (id, member.voter)).collect::<Vec<_>>())
+        };
+        let Some(told) = self.nodes.get_mut(&leader).and_then(voters) else { return };
+        for node in self.nodes.values_mut() {
+            let member = told.iter().any(|(id, _)| id.get() == node.id);
+            if member
+                && Some(node.host) != stuck
+                && let Some(known) = voters(node)
+                && known != told
+            {
+                let (id, leader) = (node.id, leader.0);
+                self.broken.push(format!(
+                    "to node {id} the members are {known:?}, to {leader}, who leads, {told:?}"
+                ));
+            }
+        }
+    }
+
+    /// Who leads the latest term.
+    fn leader(&mut self) -> Option<Host> {
+        let leads = |node: &mut Node| node.status().filter(RaftStatus::leads).map(|s| (s.term, node.host));
+        self.nodes.values_mut().filter_map(leads).max().map(|(_, host)| host)
+    }
+
+    /// The disk of the leader stands still for good, and it may reach one follower only; a worker is killed, so that there is
+    /// something to decide. Without a leader it waits for one.
+    fn stick(&mut self, one: bool, worker: Host, for_ms: u64) {
+        let Some(leader) = self.leader() else {
+            return self.later(5, Later::Stick(one, worker, for_ms));
+        };
+        self.kill(worker, false);
+        self.undo(for_ms, Later::Start(worker));
+        self.stuck = Some(leader);
+        let forever = (self.common.time.clone(), self.plan.ends * 2);
+        self.disk(leader, |trouble| trouble.frozen = Some(forever));
+        let mut others: Vec<Host> = self.nodes.keys().copied().filter(|host| *host != leader).collect();
+        if one {
+            others.remove(self.random.usize(..others.len()));
+            for other in others {
+                for (from, to) in [(leader, other), (other, leader)] {
+                    self.common.net.change(from, to, |weather| weather.closed = true);
+                }
+            }
+        }
+        self.record(What::Note { text: format!("node {} is stuck, one: {one}", leader.0) });
+    }
+
     fn start(&mut self, host: Host) -> anyhow::Result<()> {
         let down = self.nodes.get(&host).is_some_and(|node| node.process.is_none())
             || self.workers.get(&host).is_some_and(|worker| worker.process.is_none());
@@ -279,9 +385,13 @@ impl Stage {
         // Whatever else does not happen, the same start of the same process draws the same.
         let seed = Rng::with_seed(self.plan.seed ^ u64::from(host.0) << 32 ^ *starts).u64(..);
         if let Some(node) = self.nodes.get_mut(&host) {
-            let founders = &self.plan.nodes;
-            let beginning =
-                if founders.contains(&host) { Beginning::Founds(founders.clone()) } else { Beginning::Joins };
+            let all = &self.plan.nodes;
+            let founders = if self.plan.kind == Kind::OldFormat { &all[..1] } else { &all[..] };
+            let beginning = if founders.contains(&host) {
+                Beginning::Founds(founders.to_vec())
+            } else {
+                Beginning::Joins
+            };
             node.start(&self.common.net, &self.common.time, &beginning, seed)?;
             self.witness.restarted(node.id);
         }
@@ -403,8 +513,8 @@ impl Stage {
             Fault::Transfer => self.operator.order(Order::Transfer(None)),
             Fault::Replace(new, old) => {
                 self.add_node(new, random)?;
-                self.operator.order(Order::Add(NodeId::new(u64::from(new.0))?, new));
-                self.operator.order(Order::Remove(NodeId::new(u64::from(old.0))?));
+                self.operator.order(Order::Add(id(new)?, new));
+                self.operator.order(Order::Remove(id(old)?));
                 self.later(6_000, Later::Gone(old));
             }
             Fault::Wipe(host, new) => {
@@ -415,8 +525,8 @@ impl Stage {
                 self.wiped.insert(host);
                 self.undo(500, Later::Start(host));
                 self.add_node(new, random)?;
-                self.operator.order(Order::Remove(NodeId::new(u64::from(host.0))?));
-                self.operator.order(Order::Add(NodeId::new(u64::from(new.0))?, new));
+                self.operator.order(Order::Remove(id(host)?));
+                self.operator.order(Order::Add(id(new)?, new));
             }
             Fault::Recreate(keyspace) => {
                 self.operator.order(Order::Delete(Plan::keyspaces()[keyspace].to_owned()));
@@ -426,6 +536,62 @@ impl Stage {
                 for host in workers {
                     let after = random.u64(1_000..4_000);
                     self.later(after, Later::Leave(host));
+                }
+            }
+            Fault::FreezeDisk(host, for_ms) => {
+                let until = self.now + for_ms;
+                let time = self.common.time.clone();
+                self.disk(host, |trouble| {
+                    let until = trouble.frozen.take().map_or(until, |(_, longer)| longer.max(until));
+                    trouble.frozen = Some((time, until));
+                });
+            }
+            Fault::StickLeader(one, worker, for_ms) => self.stick(one, worker, for_ms),
+            Fault::Exchange(comes, leaves) => {
+                if let Some(host) = comes {
+                    self.add_node(host, random)?;
+                }
+                let until = (self.now + EXCHANGE_MS).min(self.plan.heals);
+                let named = |host: Option<Host>| host.map(|host| Ok::<_, anyhow::Error>((id(host)?, host)));
+                let (comes, leaves) = (named(comes).transpose()?, named(leaves).transpose()?);
+                self.operator.order(Order::Exchange(comes, leaves, until));
+            }
+            Fault::CopyDisk(host) => {
+                if let Some(node) = self.nodes.get(&host) {
+                    self.copies.insert(host, node.disk.copied());
+                }
+            }
+            Fault::OldCopy(host, for_ms) => {
+                self.kill(host, false);
+                if let (Some(node), Some(copy)) = (self.nodes.get(&host), self.copies.remove(&host)) {
+                    node.disk.put_back(copy);
+                    self.forgetful.insert(host);
+                }
+                self.undo(for_ms, Later::Start(host));
+            }
+            Fault::DiskLies(host) => {
+                self.forgetful.insert(host);
+                self.disk(host, |trouble| trouble.lies = true);
+            }
+            Fault::LateAnswers(host, late, for_ms) => {
+                let nodes: Vec<Host> = self.nodes.keys().copied().collect();
+                for node in nodes {
+                    self.common.net.change(node, host, |weather| weather.latency = late..=late + 5);
+                    self.undo(for_ms, Later::Fair(node, host));
+                }
+            }
+            Fault::KillWorkers(for_ms) => {
+                let workers: Vec<Host> = self.workers.keys().copied().collect();
+                for host in workers {
+                    self.kill(host, false);
+                    self.undo(for_ms, Later::Start(host));
+                }
+            }
+            Fault::RestartNodes(for_ms) => {
+                let nodes: Vec<Host> = self.nodes.keys().copied().collect();
+                for host in nodes {
+                    self.kill(host, false);
+                    self.undo(for_ms, Later::Start(host));
                 }
             }
             Fault::Twin(of, host, for_ms) => {
@@ -442,14 +608,15 @@ impl Stage {
     }
 
     fn add_node(&mut self, host: Host, random: &mut Rng) -> anyhow::Result<()> {
-        self.nodes.insert(host, Node::new(host, Disk::new(random.fork()), Rate::default()));
+        let disk = Disk::new(random.fork());
+        self.nodes.insert(host, Node::new(host, disk, Rate::default(), self.plan.compaction));
         self.start(host)
     }
 
     fn create(&self, keyspace: usize) {
         let policy = PolicyChange {
             ttl: Some(self.plan.ttl),
-            takeover: Some([Takeover::Lease, Takeover::Fence][keyspace]),
+            takeover: Some(self.plan.takeovers()[keyspace]),
             drain_deadline: self.plan.drain_deadline,
             lock_delay: Some(self.plan.lock_delay),
             ..PolicyChange::default()
@@ -482,6 +649,7 @@ impl Stage {
             Later::HasRoom(host) => self.disk(host, |trouble| trouble.full = false),
             Later::Fast(host) => self.disk(host, |trouble| trouble.takes_us = Trouble::default().takes_us),
             Later::StoreFair(host) => self.common.store.change(host, None),
+            Later::Stick(one, worker, for_ms) => self.stick(one, worker, for_ms),
             // Whether it was removed or not, an operator has let go of it: it is not started again.
             Later::Gone(host) => {
                 self.gone.insert(host);
@@ -528,11 +696,7 @@ impl Stage {
         }
         self.record(What::End);
         let history = self.common.recorder.history();
-        let figures = Figures {
-            faults: self.next_fault as u64,
-            simulated_ms: self.now,
-            elections: self.witness.elections(),
-        };
+        let figures = Figures { simulated_ms: self.now, elections: self.witness.elections() };
         for node in self.nodes.values_mut() {
             node.kill(&self.common.net, true);
         }
@@ -540,7 +704,15 @@ impl Stage {
             worker.kill(&self.common.net, true);
         }
         let mut broken = self.broken;
-        broken.append(&mut self.witness.diverged);
+        // Where a node forgot, an entry may have been replaced after it was applied.
+        if self.plan.kind != Kind::Forgetful {
+            broken.append(&mut self.witness.diverged);
+        }
         (history, figures, broken)
     }
+}
+
+/// A node's id is the number of its host.
+fn id(host: Host) -> anyhow::Result<NodeId> {
+    Ok(NodeId::new(u64::from(host.0))?)
 }

@@ -15,6 +15,10 @@ pub(super) struct Witness {
     lives: BTreeMap<u64, Life>,
     elected: BTreeSet<(u64, u64)>,
     states: BTreeMap<LogIndex, (u64, u64)>,
+    /// The highest epochs that any life of any node has told of.
+    told: BTreeMap<(KeyspaceId, PartitionId), Epoch>,
+    /// All is steady: a life that begins to read its log tells only what nobody has told before.
+    pub(super) steady: bool,
     /// Nodes that applied the same entries and became different.
     pub(super) diverged: Vec<String>,
 }
@@ -57,7 +61,16 @@ impl Witness {
             applied.borrow_and_update();
             let local = context.replica.lock();
             let actor = format!("n{id}.{}", life.number);
-            life.read(&local.state, |what| recorder.record(at_us, actor.as_str(), what));
+            let (told, steady) = (&mut self.told, self.steady);
+            life.read(&local.state, |key, epoch, what| {
+                let before = told.get(&key).copied();
+                if before < Some(epoch) {
+                    told.insert(key, epoch);
+                } else if steady {
+                    return;
+                }
+                recorder.record(at_us, actor.as_str(), what);
+            });
             self.compare(id, &local.state);
         }
     }
@@ -75,12 +88,12 @@ impl Witness {
 }
 
 impl Life {
-    fn read(&mut self, state: &State, record: impl Fn(What)) {
+    fn read(&mut self, state: &State, mut record: impl FnMut((KeyspaceId, PartitionId), Epoch, What)) {
         for keyspace in state.keyspaces() {
             for (partition, number) in keyspace.partitions().iter().zip(0..) {
                 let partition_id = PartitionId::new(number);
-                let scope = Scope::Partition(keyspace.name().clone(), partition_id);
-                let known = self.epochs.entry((keyspace.id(), partition_id));
+                let key = (keyspace.id(), partition_id);
+                let known = self.epochs.entry(key);
                 let last = partition.history().iter().map(|tenure| tenure.epoch).max();
                 let before = match &known {
                     std::collections::btree_map::Entry::Occupied(known) => Some(*known.get()),
@@ -92,13 +105,15 @@ impl Life {
                 let mut new: Vec<_> =
                     partition.history().iter().filter(|tenure| Some(tenure.epoch) > before).collect();
                 new.sort_by_key(|tenure| tenure.at);
+                let scope = Scope::Partition(keyspace.name().clone(), partition_id);
                 for tenure in new {
-                    record(What::Granted {
+                    let granted = What::Granted {
                         scope: scope.clone(),
                         epoch: tenure.epoch,
                         session: tenure.session,
                         worker: tenure.worker.clone(),
-                    });
+                    };
+                    record(key, tenure.epoch, granted);
                 }
                 if let Some(last) = last {
                     *known.or_insert(last) = last;

@@ -2,8 +2,10 @@
 //!
 //! What was written is durable after a flush of the file; a name is durable after a flush of its directory. A crash keeps
 //! that, and of the rest whatever chance decides: each write since the last flush is there, missing, or torn at a sector.
-//! It can also be full, slow, or fail its next flush, and it can lose power in the middle of a write.
+//! It can also be full, slow, stand still, or fail its next flush, and it can lose power in the middle of a write. One that lies
+//! acknowledges flushes that it does not do: then a loss of power takes everything since it began to, or some of it.
 
+use super::{Ms, TrueTime};
 use fastrand::Rng;
 use ringfence_server::files::{BlockFile, Files, Held, Opened};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,21 +41,32 @@ struct Inner {
 }
 
 /// What is wrong with a disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Trouble {
     /// How long a flush takes, in microseconds.
     pub takes_us: RangeInclusive<u64>,
+    /// The log's flushes stand still until then.
+    pub frozen: Option<(TrueTime, Ms)>,
     /// Writes that need room fail.
     pub full: bool,
     /// The next flush fails, and what was written since the last one may be lost.
     pub fails_flush: bool,
+    /// Flushes are acknowledged and not done.
+    pub lies: bool,
     /// Power is lost at this write or flush from now.
     pub power_lost_after: Option<u32>,
 }
 
 impl Default for Trouble {
     fn default() -> Trouble {
-        Trouble { takes_us: 200..=3_000, full: false, fails_flush: false, power_lost_after: None }
+        Trouble {
+            takes_us: 200..=3_000,
+            frozen: None,
+            full: false,
+            fails_flush: false,
+            lies: false,
+            power_lost_after: None,
+        }
     }
 }
 
@@ -129,6 +142,25 @@ impl Disk {
         inner.durable_names.clear();
     }
 
+    /// What is on it now.
+    pub fn copied(&self) -> Copied {
+        let inner = self.lock();
+        let now = |id: &u64| inner.files.get(id).map(|file| file.now.clone()).unwrap_or_default();
+        Copied { names: inner.names.iter().map(|(path, id)| (path.clone(), now(id))).collect() }
+    }
+
+    /// Everything on it is what was copied, durably. Nobody may be using it.
+    pub fn put_back(&self, copy: Copied) {
+        self.wipe();
+        let mut inner = self.lock();
+        for (path, bytes) in copy.names {
+            let id = inner.next_id();
+            inner.files.insert(id, File { now: bytes.clone(), durable: bytes, pending: Vec::new() });
+            inner.names.insert(path.clone(), id);
+            inner.durable_names.insert(path, id);
+        }
+    }
+
     /// The disk, for an operation of a process that lives.
     fn used(&self) -> io::Result<MutexGuard<'_, Inner>> {
         let inner = self.lock();
@@ -167,7 +199,12 @@ impl Inner {
             self.durable_names = self.names.clone();
         }
         self.names = self.durable_names.clone();
+        // The cache of a disk that lies is gone as a whole, as often as not.
+        let all = self.trouble.lies && self.random.bool();
         for file in self.files.values_mut() {
+            if all {
+                file.pending.clear();
+            }
             file.lose_power(&mut self.random);
         }
         self.tidy();
@@ -193,9 +230,18 @@ impl Inner {
             self.file(id)?.pending.retain(|write| matches!(write, Write::Length(_)));
             return Err(io::Error::other("the flush failed"));
         }
-        self.file(id)?.flush();
+        if !self.trouble.lies {
+            self.file(id)?.flush();
+        }
         Ok(())
     }
+}
+
+/// What was on a disk at one moment, as a copy of a running machine has it.
+#[derive(Clone)]
+pub struct Copied {
+    /// The files, by name.
+    pub names: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl File {
@@ -320,8 +366,11 @@ impl Files for Disk {
                     inner = self.written()?;
                     inner.flush(id)?;
                 }
-                let file = inner.file(id)?;
-                file.now = file.durable.clone();
+                // A disk that lies shows from its cache what it has not written.
+                if !inner.trouble.lies {
+                    let file = inner.file(id)?;
+                    file.now = file.durable.clone();
+                }
                 id
             }
             None => {
@@ -341,7 +390,9 @@ impl Files for Disk {
     fn takes(&self) -> Duration {
         let mut inner = self.lock();
         let range = inner.trouble.takes_us.clone();
-        Duration::from_micros(inner.random.u64(range))
+        let takes = Duration::from_micros(inner.random.u64(range));
+        let thaws = inner.trouble.frozen.as_ref().map_or(0, |(time, until)| until.saturating_sub(time.now()));
+        takes + Duration::from_millis(thaws)
     }
 }
 
@@ -519,6 +570,47 @@ mod tests {
         assert!(file.sync().is_err() && disk.is_dark() && file.len().is_err());
         let back = disk.mounted();
         assert!(!back.is_dark() && opened(&back).sync().is_ok());
+    }
+
+    #[test]
+    fn a_frozen_disk_takes_until_it_thaws() {
+        let disk = Disk::new(Rng::with_seed(1));
+        let time = TrueTime::default();
+        disk.trouble(|trouble| trouble.frozen = Some((time.clone(), 5_000)));
+        time.set(2_000);
+        assert!(disk.takes() >= Duration::from_secs(3));
+        time.set(5_000);
+        assert!(disk.takes() <= Duration::from_millis(3));
+    }
+
+    #[test]
+    fn a_disk_that_lies_forgets_what_it_acknowledged() {
+        let mut left = BTreeSet::new();
+        for seed in 0..40 {
+            let (disk, file) = durable(seed, &[1]);
+            disk.trouble(|trouble| trouble.lies = true);
+            file.write(0, &[2]).unwrap();
+            file.sync().unwrap();
+            assert_eq!(content(&disk), [2], "nobody notices before power is lost");
+            disk.lost_power();
+            left.insert(content(&disk.mounted())[0]);
+        }
+        assert_eq!(left, BTreeSet::from([1, 2]));
+    }
+
+    #[test]
+    fn a_copy_that_is_put_back_is_what_was_there_and_is_durable() {
+        let (disk, file) = durable(1, &[1]);
+        file.write(0, &[2]).unwrap();
+        let copy = disk.copied();
+        file.write(0, &[3]).unwrap();
+        disk.write(Path::new("/data/later"), &[&b"x"[..]]).unwrap();
+        disk.killed();
+        disk.put_back(copy);
+        disk.lost_power();
+        let back = disk.mounted();
+        assert_eq!(content(&back), [2]);
+        assert!(!back.exists(Path::new("/data/later")));
     }
 
     #[test]

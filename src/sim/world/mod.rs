@@ -13,7 +13,7 @@ pub mod stream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use disk::Disk;
+pub use disk::{Copied, Disk};
 pub use net::{Host, Ms, Net, Weather};
 pub use process::{Process, Rate};
 

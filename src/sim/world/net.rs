@@ -76,6 +76,8 @@ struct Inner {
     hosts: BTreeMap<Host, Machine>,
     pipes: BTreeMap<PipeId, Pipe>,
     dials: BTreeMap<u64, Dial>,
+    /// Hosts that are also known by an address that is not theirs.
+    aliases: BTreeMap<String, Host>,
     due: BTreeMap<(Ms, u64), Due>,
     number: u64,
 }
@@ -126,6 +128,8 @@ struct End {
 struct Dial {
     from: End,
     to: Host,
+    /// What the other side has said, and is on its way.
+    coming: Option<io::Result<(PipeId, PipeId)>>,
     outcome: Option<io::Result<(PipeId, PipeId)>>,
     waker: Option<Waker>,
 }
@@ -140,6 +144,7 @@ impl Net {
             hosts: BTreeMap::new(),
             pipes: BTreeMap::new(),
             dials: BTreeMap::new(),
+            aliases: BTreeMap::new(),
             due: BTreeMap::new(),
             number: 0,
         };
@@ -158,6 +163,16 @@ impl Net {
     /// Fair weather everywhere.
     pub fn heal(&self) {
         self.lock().weather.clear();
+    }
+
+    /// A host is known by this address, too.
+    pub fn alias(&self, address: &str, host: Host) {
+        self.lock().aliases.insert(address.to_owned(), host);
+    }
+
+    /// The host of an address.
+    pub fn host(&self, address: &str) -> Option<Host> {
+        Host::of(address).or_else(|| self.lock().aliases.get(address).copied())
     }
 
     /// A process begins on a host.
@@ -210,7 +225,10 @@ impl Net {
         let number = inner.next();
         let life = inner.hosts.get(&from).map_or(0, |machine| machine.life);
         let latency = inner.latency(from, to);
-        inner.dials.insert(number, Dial { from: End { host: from, life }, to, outcome: None, waker: None });
+        inner.dials.insert(
+            number,
+            Dial { from: End { host: from, life }, to, coming: None, outcome: None, waker: None },
+        );
         inner.at(latency, Due::Dial(number));
         Connecting { net: self.clone(), number }
     }
@@ -232,7 +250,10 @@ impl Net {
                     Due::Refused(pipe, by) => inner.refuse(pipe, by, &mut wake),
                     Due::Dial(number) => opened.extend(inner.open(number)),
                     Due::Dialled(number) => {
-                        wake.extend(inner.dials.get_mut(&number).and_then(|dial| dial.waker.take()));
+                        if let Some(dial) = inner.dials.get_mut(&number) {
+                            dial.outcome = dial.coming.take();
+                            wake.extend(dial.waker.take());
+                        }
                     }
                 }
             }
@@ -450,7 +471,7 @@ impl Inner {
         let latency = self.latency(to, from.host);
         let Some(port) = port.filter(|port| !port.is_closed()) else {
             if let Some(dial) = self.dials.get_mut(&number) {
-                dial.outcome = Some(Err(io::ErrorKind::ConnectionRefused.into()));
+                dial.coming = Some(Err(io::ErrorKind::ConnectionRefused.into()));
             }
             self.at(latency, Due::Dialled(number));
             return None;
@@ -463,7 +484,7 @@ impl Inner {
         self.pipes.insert(there, Pipe::new(from, to));
         self.pipes.insert(back, Pipe::new(to, from));
         if let Some(dial) = self.dials.get_mut(&number) {
-            dial.outcome = Some(Ok((back, there)));
+            dial.coming = Some(Ok((back, there)));
         }
         self.at(latency, Due::Dialled(number));
         Some((port, back, there))
@@ -519,7 +540,8 @@ impl Future for Connecting {
 impl Drop for Connecting {
     fn drop(&mut self) {
         let dial = self.net.lock().dials.remove(&self.number);
-        if let Some(Dial { outcome: Some(Ok((incoming, outgoing))), .. }) = dial {
+        let made = dial.and_then(|dial| dial.outcome.or(dial.coming)?.ok());
+        if let Some((incoming, outgoing)) = made {
             self.net.drop_stream(incoming, outgoing);
         }
     }
@@ -657,6 +679,26 @@ mod tests {
         let mut waits = pair.net.connect(B, A);
         pair.pass(500);
         assert!(dialled(&mut waits).is_pending());
+    }
+
+    #[test]
+    fn nobody_knows_of_a_connection_before_the_answer_is_there() {
+        let mut pair = Pair::new();
+        pair.net.change(B, A, |way| way.latency = 50..=50);
+        let _port = pair.net.listen(B);
+        let mut connecting = pair.net.connect(A, B);
+        pair.pass(20);
+        assert!(dialled(&mut connecting).is_pending(), "it was heard, and its answer is on its way");
+        pair.pass(40);
+        assert!(matches!(dialled(&mut connecting), Poll::Ready(Ok(_))));
+    }
+
+    #[test]
+    fn a_host_is_found_by_its_own_address_and_by_the_others_it_is_known_by() {
+        let net = Net::new(Rng::with_seed(7));
+        net.alias("127.0.0.1:39389", A);
+        let found = [B.address(), "127.0.0.1:39389".to_owned(), "127.0.0.1:1".to_owned()];
+        assert_eq!(found.map(|address| net.host(&address)), [Some(B), Some(A), None]);
     }
 
     #[test]
