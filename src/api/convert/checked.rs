@@ -56,6 +56,11 @@ pub fn address(field: &str, text: &str) -> Result<String, InvalidField> {
     Ok(text.to_owned())
 }
 
+/// A sentence from the other side, for people: escaped, and cut to what is shown at the most.
+pub fn text(text: &str) -> String {
+    shown(text)
+}
+
 /// Exactly so many bytes: a nonce, a request id, a hash.
 pub fn bytes<const N: usize>(field: &str, bytes: &[u8]) -> Result<[u8; N], InvalidField> {
     <[u8; N]>::try_from(bytes)

@@ -5,9 +5,10 @@ use super::{
     PartitionCount, PartitionDetail, PolicyChange, Worker,
 };
 use crate::error::{Error, ErrorKind};
-use crate::net::{Call, Coordinator, Effect, Endpoint, Endpoints, Route, admin, map};
+use crate::net::{Call, Coordinator, Effect, Endpoint, Endpoints, Route, admin, map, placement};
 use ringfence_api::convert::RequestId;
 use ringfence_api::v1::admin_service_client::AdminServiceClient;
+use ringfence_api::v1::placement_service_client::PlacementServiceClient;
 use ringfence_api::v1::{self, lookup_request::Target};
 use ringfence_core::ids::{Epoch, KeyspaceName, NodeId, PartitionId, WorkerId};
 use std::time::Duration;
@@ -15,13 +16,13 @@ use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
 /// A read that one message answers.
-const READ: Call = Call::new(Route::Leader, Effect::Read);
+pub(super) const READ: Call = Call::new(Route::Leader, Effect::Read);
 
 /// A read that comes in pieces. Two million partitions take a while to arrive.
-const READ_ALL: Call = READ.within(Duration::from_secs(60)).patience(Duration::from_secs(20));
+pub(super) const READ_ALL: Call = READ.within(Duration::from_secs(60)).patience(Duration::from_secs(20));
 
 /// A change under a request id.
-const CHANGE: Call = Call::new(Route::Leader, Effect::Repeatable);
+pub(super) const CHANGE: Call = Call::new(Route::Leader, Effect::Repeatable);
 
 /// A change of the cluster itself. It has no request id: what was changed is seen in the cluster's status.
 const RECONFIGURE: Call =
@@ -45,12 +46,14 @@ type Client = AdminServiceClient<Channel>;
 pub struct Admin {
     coordinator: Coordinator,
     within: Option<Duration>,
+    by: String,
+    reason: String,
 }
 
 impl Admin {
     /// Asks over these connections.
     pub fn new(coordinator: &Coordinator) -> Admin {
-        Admin { coordinator: coordinator.clone(), within: None }
+        Admin { coordinator: coordinator.clone(), within: None, by: String::new(), reason: String::new() }
     }
 
     /// Asks at these endpoints.
@@ -69,6 +72,19 @@ impl Admin {
     #[must_use]
     pub fn within(self, deadline: Duration) -> Admin {
         Admin { within: Some(deadline), ..self }
+    }
+
+    /// Says who asks: a person, or the program that asks for one. The coordinator does not check it. It remembers it with
+    /// every decision about placement, and histories name it. Cut to 256 bytes.
+    #[must_use]
+    pub fn by(self, name: impl Into<String>) -> Admin {
+        Admin { by: name.into(), ..self }
+    }
+
+    /// Says why, in words for whoever looks later. Remembered like [`Admin::by`].
+    #[must_use]
+    pub fn because(self, reason: impl Into<String>) -> Admin {
+        Admin { reason: reason.into(), ..self }
     }
 
     /// Creates a keyspace of so many partitions, 1 to 1 000 000, fixed for life. What `policy` leaves out has its
@@ -187,7 +203,8 @@ impl Admin {
     }
 
     /// Starts a planned move: its owner drains the partition, then the worker named is granted it. Returns when the
-    /// drain is committed, or at once when that worker owns it already.
+    /// drain is committed, or at once when that worker owns it already. The partition's history names
+    /// [`Admin::by`] and [`Admin::because`], when one is given.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] (partition, worker); [`ErrorKind::Refused`] when the partition cools, the worker does not
@@ -204,7 +221,7 @@ impl Admin {
             keyspace,
             partition: partition.get(),
             to: to.to_string(),
-            directive: None,
+            directive: Some(self.directive()).filter(|given| *given != v1::Directive::default()),
         };
         let answer = self.ask(CHANGE, request, async |mut c, r| c.move_partition(r).await).await?;
         answer.try_into().map_err(Error::malformed)
@@ -359,7 +376,7 @@ impl Admin {
 
     /// A new request id. The log index in it is one that this client has seen: a request that is so late that the
     /// answer to an earlier sending may have been forgotten is refused rather than run twice.
-    async fn request_id(&self) -> Result<v1::RequestId, Error> {
+    pub(super) async fn request_id(&self) -> Result<v1::RequestId, Error> {
         let seen = self.cluster_status().await?.applied;
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| {
@@ -377,13 +394,28 @@ impl Admin {
         self.coordinator.call(self.bounded(call), |channel| send(admin(channel), request.clone())).await
     }
 
+    /// The same of the placement service.
+    pub(super) async fn ask_placement<R: Clone, T>(
+        &self,
+        call: Call,
+        request: R,
+        send: impl AsyncFn(PlacementServiceClient<Channel>, R) -> Result<Response<T>, Status>,
+    ) -> Result<T, Error> {
+        self.coordinator.call(self.bounded(call), |channel| send(placement(channel), request.clone())).await
+    }
+
+    /// Who wants it, and why.
+    pub(super) fn directive(&self) -> v1::Directive {
+        v1::Directive { by: self.by.clone(), reason: self.reason.clone() }
+    }
+
     fn bounded(&self, call: Call) -> Call {
         self.within.map_or(call, |deadline| call.within(deadline))
     }
 }
 
 /// All pieces of a list. It runs within one try, so that a stream that stops half way is begun again elsewhere.
-async fn gather<P, T>(
+pub(super) async fn gather<P, T>(
     pieces: Response<Streaming<P>>,
     of: impl Fn(P) -> Vec<T>,
 ) -> Result<Response<Vec<T>>, Status> {

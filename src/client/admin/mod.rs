@@ -25,24 +25,43 @@
 //! | `cluster` | the nodes, as one of them sees them |
 //! | `worker` | the workers that have a session |
 //! | `partition` | what is known of one partition |
+//! | `placement` | the half of [`Admin`] that is about where partitions are |
+//! | `settings` | what is set about workers and partitions, and by whom |
+//! | `plan` | a plan as it would be |
+//! | `approved` | a plan that is put to the coordinator, and the way back |
+//! | `explain` | why a partition is where it is |
+//! | `directives` | what operators decided, and what became of a worker |
 //! | `drill` | an owner that is replaced on purpose, to see its late write refused |
 //! | `health` | what a person on call wants to know |
 
+mod approved;
 mod cluster;
+mod directives;
 mod drill;
+mod explain;
 mod handle;
 mod health;
 mod partition;
+mod placement;
+mod plan;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod worker;
 
+pub use approved::{ApprovedMove, ApprovedPlan, MoveStep, PlanStage, Proposal, ProposedMove, Undo};
 pub use cluster::{ClusterStatus, Node, NodeRole};
+pub use directives::{Directive, WorkerDetail, WorkerEvent};
 pub use drill::{Drill, DrillMode, DrillPlan, DrillReport, HeldWrite, Verdict};
+pub use explain::{Explanation, WhyNot};
 pub use handle::Admin;
 pub use health::{Health, Sample};
 pub use partition::{Located, MoveStarted, PartitionDetail};
+pub use plan::{BeforeAfter, Plan, PlanWorker, PlannedMove, WhatIf};
 pub use ringfence_api::convert::{Keyspace, Owner, Partition, Phase, Tenure};
-pub use ringfence_core::placement::PartitionCount;
-pub use ringfence_core::state::{Policy, PolicyChange, Takeover};
+pub use ringfence_core::placement::{PartitionCount, Weight};
+pub use ringfence_core::state::{
+    MAX_PARTITION_WEIGHT, PartitionChange, Policy, PolicyChange, Takeover, WorkerChange,
+};
+pub use settings::{PartitionSettings, Settings, WorkerSettings};
 pub use worker::Worker;

@@ -8,6 +8,7 @@ use ringfence_api::MAX_MESSAGE_BYTES;
 use ringfence_api::convert::NodeAddress;
 use ringfence_api::v1::admin_service_client::AdminServiceClient;
 use ringfence_api::v1::map_service_client::MapServiceClient;
+use ringfence_api::v1::placement_service_client::PlacementServiceClient;
 use ringfence_api::v1::worker_service_client::WorkerServiceClient;
 use ringfence_api::v1::{ClusterStatusRequest, ClusterStatusResponse, Node};
 use ringfence_core::ids::NodeId;
@@ -186,6 +187,13 @@ impl From<Failed> for Error {
 /// The admin service on this channel, with the contract's message limit in both directions.
 pub(crate) fn admin(channel: Channel) -> AdminServiceClient<Channel> {
     AdminServiceClient::new(channel)
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+/// The placement service on this channel, with the contract's message limit in both directions.
+pub(crate) fn placement(channel: Channel) -> PlacementServiceClient<Channel> {
+    PlacementServiceClient::new(channel)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES)
 }

@@ -3,6 +3,7 @@
 use super::Endpoint;
 use ringfence_api::v1::admin_service_server::{AdminService, AdminServiceServer};
 use ringfence_api::v1::map_service_server::{MapService, MapServiceServer};
+use ringfence_api::v1::placement_service_server::{PlacementService, PlacementServiceServer};
 use ringfence_api::v1::{self, WatchRequest, WatchResponse};
 use std::net::TcpListener;
 use std::pin::Pin;
@@ -23,6 +24,19 @@ pub(crate) enum Asked {
     Partitions(v1::ListPartitionsRequest),
     Lookup(v1::LookupRequest),
     Drill(v1::RunDrillRequest),
+    SetWorker(v1::SetWorkerRequest),
+    ForgetWorker(v1::ForgetWorkerRequest),
+    SetPartition(v1::SetPartitionRequest),
+    Freeze(v1::FreezeRequest),
+    Plan(v1::PlanRequest),
+    OpenPlan(v1::OpenPlanRequest),
+    ExtendPlan(v1::ExtendPlanRequest),
+    CancelPlan(v1::CancelPlanRequest),
+    Plans(v1::ListPlansRequest),
+    Explain(v1::ExplainRequest),
+    Worker(v1::GetWorkerRequest),
+    Settings,
+    Directives,
 }
 
 /// What a fake answers.
@@ -34,6 +48,14 @@ pub(crate) enum Answered {
     Partitions(Vec<v1::ListPartitionsResponse>),
     Lookup(v1::LookupResponse),
     Drill(v1::RunDrillResponse),
+    Changed(bool),
+    Plan(Vec<v1::PlanResponse>),
+    Opened(u64),
+    Plans(Vec<v1::ListPlansResponse>),
+    Explain(Box<v1::ExplainResponse>),
+    Worker(v1::GetWorkerResponse),
+    Settings(v1::ListSettingsResponse),
+    Directives(v1::ListDirectivesResponse),
     /// Nothing, ever.
     Silence,
 }
@@ -113,6 +135,7 @@ fn serve(listener: TcpListener, node: Node, stopped: oneshot::Receiver<()>) {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         let serving = tonic::transport::Server::builder()
             .add_service(AdminServiceServer::new(node.clone()))
+            .add_service(PlacementServiceServer::new(node.clone()))
             .add_service(MapServiceServer::new(node))
             .serve_with_incoming(TcpListenerStream::new(listener));
         tokio::select! {
@@ -222,5 +245,63 @@ admin_service! {
         health(HealthRequest) -> HealthResponse;
         add_node(AddNodeRequest) -> AddNodeResponse;
         transfer_leadership(TransferLeadershipRequest) -> TransferLeadershipResponse;
+    }
+}
+
+/// The placement service: all of it is answered by the script.
+macro_rules! placement_service {
+    (
+        unary { $($rpc:ident($request:ident) -> $response:ident, $asked:expr, $answered:pat => $answer:expr;)* }
+        pieces { $($list:ident($list_request:ident) -> $stream:ident of $piece:ident, $list_asked:expr, $pieces:pat => $list_answer:expr;)* }
+    ) => {
+        #[tonic::async_trait]
+        impl PlacementService for Node {
+            $(async fn $rpc(&self, request: Request<v1::$request>) -> Result<Response<v1::$response>, Status> {
+                let asked = $asked;
+                match self.answer(asked(request.into_inner())).await? {
+                    $answered => Ok(Response::new($answer)),
+                    _ => Err(Status::internal("the script answers something else")),
+                }
+            })*
+
+            $(type $stream = Pieces<v1::$piece>;
+
+            async fn $list(&self, request: Request<v1::$list_request>) -> Result<Response<Self::$stream>, Status> {
+                let asked = $list_asked;
+                match self.answer(asked(request.into_inner())).await? {
+                    $pieces => Ok(Response::new(Box::pin(tokio_stream::iter($list_answer.into_iter().map(Ok))))),
+                    _ => Err(Status::internal("the script answers something else")),
+                }
+            })*
+        }
+    };
+}
+
+placement_service! {
+    unary {
+        set_worker(SetWorkerRequest) -> PlacementChanged, Asked::SetWorker,
+            Answered::Changed(changed) => v1::PlacementChanged { changed };
+        forget_worker(ForgetWorkerRequest) -> PlacementChanged, Asked::ForgetWorker,
+            Answered::Changed(changed) => v1::PlacementChanged { changed };
+        set_partition(SetPartitionRequest) -> PlacementChanged, Asked::SetPartition,
+            Answered::Changed(changed) => v1::PlacementChanged { changed };
+        freeze(FreezeRequest) -> PlacementChanged, Asked::Freeze,
+            Answered::Changed(changed) => v1::PlacementChanged { changed };
+        open_plan(OpenPlanRequest) -> OpenPlanResponse, Asked::OpenPlan,
+            Answered::Opened(plan) => v1::OpenPlanResponse { plan };
+        extend_plan(ExtendPlanRequest) -> PlacementChanged, Asked::ExtendPlan,
+            Answered::Changed(changed) => v1::PlacementChanged { changed };
+        cancel_plan(CancelPlanRequest) -> PlacementChanged, Asked::CancelPlan,
+            Answered::Changed(changed) => v1::PlacementChanged { changed };
+        explain(ExplainRequest) -> ExplainResponse, Asked::Explain, Answered::Explain(a) => *a;
+        get_worker(GetWorkerRequest) -> GetWorkerResponse, Asked::Worker, Answered::Worker(a) => a;
+        list_settings(ListSettingsRequest) -> ListSettingsResponse, |_| Asked::Settings, Answered::Settings(a) => a;
+        list_directives(ListDirectivesRequest) -> ListDirectivesResponse, |_| Asked::Directives,
+            Answered::Directives(a) => a;
+    }
+    pieces {
+        plan(PlanRequest) -> PlanStream of PlanResponse, Asked::Plan, Answered::Plan(pieces) => pieces;
+        list_plans(ListPlansRequest) -> ListPlansStream of ListPlansResponse, Asked::Plans,
+            Answered::Plans(pieces) => pieces;
     }
 }

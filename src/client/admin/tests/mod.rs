@@ -1,5 +1,7 @@
 //! Operators' calls to a scripted node.
 
+mod placement;
+
 use super::{Admin, Drill, DrillMode, HeldWrite, MoveStarted, Phase, PolicyChange, Takeover, Verdict};
 use crate::error::ErrorKind;
 use crate::net::fake::{Answered, Asked, Fake};
@@ -256,5 +258,7 @@ fn calls_can_be_spawned() {
     is_send(admin.health());
     is_send(admin.partitions("orders"));
     is_send(admin.create_keyspace("orders", 1, &PolicyChange::default()));
+    is_send(admin.plan("orders", &[]));
+    is_send(admin.undo_plan());
     is_send(crate::router::Router::connect("http://127.0.0.1:1", ["orders"]));
 }

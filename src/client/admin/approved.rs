@@ -1,0 +1,283 @@
+//! A plan that is put to the coordinator, how far it has come, and the way back.
+
+use super::directives::Directive;
+use super::explain::worker_or_none;
+use crate::error::{Error, ErrorKind};
+use ringfence_api::convert::{InvalidField, Partition, Phase, checked};
+use ringfence_api::v1;
+use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, WorkerId};
+use ringfence_core::state::MAX_PLAN_MOVES;
+use std::collections::BTreeMap;
+
+/// Moves to be approved together: of a [`Plan`](super::Plan), or back again ([`Undo`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// The keyspace.
+    pub keyspace: KeyspaceName,
+    /// The moves, ascending by partition, 1 to 1 000 000.
+    pub moves: Vec<ProposedMove>,
+    /// The plan that they undo.
+    pub undoes: Option<LogIndex>,
+}
+
+/// One move to be approved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProposedMove {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The epoch under which it is taken from its owner. At another one the proposal is refused.
+    pub epoch: Epoch,
+    /// The owner.
+    pub from: WorkerId,
+    /// Who gets it.
+    pub to: WorkerId,
+}
+
+/// The way back from a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Undo {
+    /// The plan.
+    pub plan: LogIndex,
+    /// The moves back: of each partition that the plan has moved and that is still where it brought it.
+    pub proposal: Proposal,
+    /// How many of the plan's moves are not undone, because their partitions have moved on, or are still on their way.
+    pub left: usize,
+}
+
+/// A plan that an operator approved. The last two are remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ApprovedPlan {
+    /// What names it: the log index of the directive that approved it.
+    pub id: LogIndex,
+    /// The keyspace; `None` when it was deleted, or no move of the plan is in the log yet.
+    pub keyspace: Option<KeyspaceName>,
+    /// Where it is.
+    pub stage: PlanStage,
+    /// How many moves it has.
+    pub size: u32,
+    /// How many of them have not begun.
+    pub waiting: u32,
+    /// How many have begun.
+    pub begun: u32,
+    /// How many were passed over.
+    pub skipped: u32,
+    /// Who approved it; `None` when that is so long ago that it was forgotten.
+    pub directive: Option<Directive>,
+    /// Its moves, when they were asked for.
+    pub moves: Vec<ApprovedMove>,
+}
+
+/// Where a plan is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PlanStage {
+    /// Its moves are still being written. None has begun.
+    Open,
+    /// Its moves are being carried out.
+    Running,
+    /// Every move has begun or was passed over.
+    Done,
+    /// An operator stopped it. What had begun goes on.
+    Cancelled,
+}
+
+/// One move of an approved plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ApprovedMove {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The epoch under which it is taken from its owner.
+    pub epoch: Option<Epoch>,
+    /// The owner.
+    pub from: Option<WorkerId>,
+    /// Who gets it.
+    pub to: WorkerId,
+    /// What has become of it.
+    pub step: MoveStep,
+}
+
+/// What has become of a move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MoveStep {
+    /// It has not begun.
+    Waiting,
+    /// Its partition drains, or has been granted on.
+    Begun,
+    /// It was passed over, and why. Escaped.
+    Skipped(String),
+}
+
+impl PlanStage {
+    /// It is over: no further move of it begins.
+    pub fn is_over(self) -> bool {
+        matches!(self, PlanStage::Done | PlanStage::Cancelled)
+    }
+}
+
+impl std::fmt::Display for PlanStage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            PlanStage::Open => "open",
+            PlanStage::Running => "running",
+            PlanStage::Done => "done",
+            PlanStage::Cancelled => "cancelled",
+        })
+    }
+}
+
+impl std::fmt::Display for MoveStep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            MoveStep::Waiting => "waiting",
+            MoveStep::Begun => "begun",
+            MoveStep::Skipped(why) => why,
+        })
+    }
+}
+
+impl Proposal {
+    /// Whether it can be opened at all.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.moves.is_empty() {
+            return Err(Error::own(ErrorKind::Refused, "there is no move to approve"));
+        }
+        if self.moves.len() > MAX_PLAN_MOVES as usize {
+            let why = format!("{} moves: a plan has at most {MAX_PLAN_MOVES}", self.moves.len());
+            return Err(Error::own(ErrorKind::Limit, why));
+        }
+        if !self.moves.is_sorted_by(|a, b| a.partition < b.partition) {
+            return Err(Error::own(ErrorKind::Invalid, "the moves are not ascending by partition"));
+        }
+        Ok(())
+    }
+}
+
+impl From<&ProposedMove> for v1::PlannedMove {
+    fn from(from: &ProposedMove) -> v1::PlannedMove {
+        v1::PlannedMove {
+            partition: from.partition.get(),
+            epoch: from.epoch.get(),
+            from: from.from.to_string(),
+            to: from.to.to_string(),
+            reason: String::new(),
+        }
+    }
+}
+
+impl Undo {
+    /// The plan that can be undone: the last one that is over.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`] while one is being carried out, [`ErrorKind::NotFound`] when none is remembered.
+    pub(super) fn last(plans: &[ApprovedPlan]) -> Result<(&ApprovedPlan, &KeyspaceName), Error> {
+        if let Some(running) = plans.iter().find(|plan| plan.stage == PlanStage::Running) {
+            let why = format!("plan {} is being carried out: cancel it, or wait for it", running.id.get());
+            return Err(Error::own(ErrorKind::Refused, why));
+        }
+        let plan = plans.iter().rfind(|plan| plan.stage.is_over());
+        let plan = plan.ok_or_else(|| {
+            Error::own(ErrorKind::NotFound, "there is no plan to undo: the last two are remembered")
+        })?;
+        let keyspace = plan.keyspace.as_ref().ok_or_else(|| {
+            let why = format!("plan {} has no moves, or its keyspace was deleted", plan.id.get());
+            Error::own(ErrorKind::Refused, why)
+        })?;
+        Ok((plan, keyspace))
+    }
+
+    /// The way back from this plan, as the partitions are now.
+    pub(super) fn of(plan: &ApprovedPlan, keyspace: &KeyspaceName, partitions: &[Partition]) -> Undo {
+        let now: BTreeMap<PartitionId, &Partition> =
+            partitions.iter().map(|partition| (partition.partition, partition)).collect();
+        let begun = || plan.moves.iter().filter(|planned| planned.step == MoveStep::Begun);
+        let back = |planned: &ApprovedMove| {
+            let partition =
+                now.get(&planned.partition).filter(|partition| partition.phase == Phase::Owned)?;
+            let owner = partition.owner.as_ref().filter(|owner| owner.worker == planned.to)?;
+            // Under the epoch that the plan was to end, the move has not been made.
+            let epoch = partition.epoch.filter(|epoch| Some(*epoch) > planned.epoch)?;
+            let (from, to) = (owner.worker.clone(), planned.from.clone()?);
+            Some(ProposedMove { partition: planned.partition, epoch, from, to })
+        };
+        let mut moves: Vec<ProposedMove> = begun().filter_map(back).collect();
+        moves.sort_by_key(|back| back.partition);
+        let left = begun().count() - moves.len();
+        let proposal = Proposal { keyspace: keyspace.clone(), moves, undoes: Some(plan.id) };
+        Undo { plan: plan.id, proposal, left }
+    }
+}
+
+impl ApprovedPlan {
+    /// Plans from the pieces in which they come.
+    pub(super) fn gathered(pieces: Vec<v1::ListPlansResponse>) -> Result<Vec<ApprovedPlan>, InvalidField> {
+        use v1::list_plans_response::Piece;
+        let mut plans: Vec<ApprovedPlan> = Vec::new();
+        for (place, piece) in pieces.into_iter().enumerate() {
+            match (piece.piece, plans.last_mut()) {
+                (Some(Piece::Plan(plan)), _) => {
+                    plans.push(ApprovedPlan::try_from(plan).map_err(|e| e.at("plans", place))?);
+                }
+                (Some(Piece::Moves(piece)), Some(plan)) => {
+                    for wire in piece.moves {
+                        let place = plan.moves.len();
+                        plan.moves.push(ApprovedMove::try_from(wire).map_err(|e| e.at("moves", place))?);
+                    }
+                }
+                (Some(Piece::Moves(_)), None) => return Err(InvalidField::missing("plan")),
+                (None, _) => return Err(InvalidField::missing("piece")),
+            }
+        }
+        Ok(plans)
+    }
+}
+
+impl TryFrom<v1::ApprovedPlan> for ApprovedPlan {
+    type Error = InvalidField;
+
+    fn try_from(wire: v1::ApprovedPlan) -> Result<ApprovedPlan, InvalidField> {
+        let stage = match wire.stage() {
+            v1::PlanStage::Open => PlanStage::Open,
+            v1::PlanStage::Running => PlanStage::Running,
+            v1::PlanStage::Done => PlanStage::Done,
+            v1::PlanStage::Cancelled => PlanStage::Cancelled,
+            v1::PlanStage::Unspecified => return Err(InvalidField::missing("stage")),
+        };
+        let keyspace = match wire.keyspace.as_str() {
+            "" => None,
+            name => Some(checked::keyspace_name("keyspace", name)?),
+        };
+        Ok(ApprovedPlan {
+            id: LogIndex::new(wire.plan),
+            keyspace,
+            stage,
+            size: wire.size,
+            waiting: wire.waiting,
+            begun: wire.begun,
+            skipped: wire.skipped,
+            directive: wire.directive.map(Into::into),
+            moves: Vec::new(),
+        })
+    }
+}
+
+impl TryFrom<v1::ApprovedMove> for ApprovedMove {
+    type Error = InvalidField;
+
+    fn try_from(wire: v1::ApprovedMove) -> Result<ApprovedMove, InvalidField> {
+        Ok(ApprovedMove {
+            partition: PartitionId::new(wire.partition),
+            epoch: checked::epoch_or_none("epoch", wire.epoch)?,
+            from: worker_or_none("from", &wire.from)?,
+            to: checked::worker_id("to", &wire.to)?,
+            step: match wire.step.as_str() {
+                "waiting" => MoveStep::Waiting,
+                "begun" => MoveStep::Begun,
+                why => MoveStep::Skipped(checked::text(why)),
+            },
+        })
+    }
+}

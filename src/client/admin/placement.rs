@@ -1,0 +1,267 @@
+//! What an operator decides about where partitions are: the methods.
+
+use super::approved::{ApprovedPlan, Proposal, Undo};
+use super::directives::{Directive, WorkerDetail};
+use super::explain::Explanation;
+use super::handle::{Admin, CHANGE, READ, READ_ALL, gather};
+use super::plan::{Plan, WhatIf};
+use super::settings::Settings;
+use super::{PartitionChange, WorkerChange};
+use crate::error::{Error, ErrorKind};
+use ringfence_api::v1;
+use ringfence_core::ids::{KeyspaceName, LogIndex, PartitionId, WorkerId};
+use ringfence_core::placement::Weight;
+use ringfence_core::state::MAX_PARTITION_WEIGHT;
+
+/// How many moves an approved plan grows by at once.
+const CHUNK: usize = 1_000;
+
+impl Admin {
+    /// Changes what is set about a worker, which need not have a session. Returns false when it was so already.
+    ///
+    /// Settings that are left out stay as they are, so operators who set different things undo nothing of each other.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Limit`] when settings of too many workers are remembered; [`Admin::forget_worker`] helps.
+    pub async fn set_worker(&self, worker: &WorkerId, change: &WorkerChange) -> Result<bool, Error> {
+        let request = v1::SetWorkerRequest {
+            request: Some(self.request_id().await?),
+            directive: Some(self.directive()),
+            worker: worker.to_string(),
+            drained: change.drained,
+            cordoned: change.cordoned,
+            frozen: change.frozen,
+            weight: change.weight.map(|weight| weight.map_or(0, Weight::get)),
+        };
+        let answer = self.ask_placement(CHANGE, request, async |mut c, r| c.set_worker(r).await).await?;
+        Ok(answer.changed)
+    }
+
+    /// Forgets what is set about a worker that is gone for good. Returns false when nothing was set.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`] when it has a session.
+    pub async fn forget_worker(&self, worker: &WorkerId) -> Result<bool, Error> {
+        let request = v1::ForgetWorkerRequest {
+            request: Some(self.request_id().await?),
+            directive: Some(self.directive()),
+            worker: worker.to_string(),
+        };
+        let answer = self.ask_placement(CHANGE, request, async |mut c, r| c.forget_worker(r).await).await?;
+        Ok(answer.changed)
+    }
+
+    /// Changes what is set about a partition. Returns false when it was so already. Settings that are left out stay.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Invalid`] (a weight that is not 1 to 1 000 000), [`ErrorKind::Limit`] (settings of too many
+    /// partitions).
+    pub async fn set_partition(
+        &self,
+        keyspace: &str,
+        partition: PartitionId,
+        change: &PartitionChange,
+    ) -> Result<bool, Error> {
+        let keyspace = KeyspaceName::new(keyspace)?.to_string();
+        let weight = match change.weight {
+            Some(Some(weight)) if !(1..=MAX_PARTITION_WEIGHT).contains(&weight) => {
+                let why = format!(
+                    "{weight} is not a weight: a partition's is between 1 and {MAX_PARTITION_WEIGHT}"
+                );
+                return Err(Error::own(ErrorKind::Invalid, why));
+            }
+            weight => weight.map(|weight| weight.unwrap_or(0)),
+        };
+        let pin = change.pin.as_ref().map(|pin| pin.as_ref().map_or(String::new(), ToString::to_string));
+        let request = v1::SetPartitionRequest {
+            request: Some(self.request_id().await?),
+            directive: Some(self.directive()),
+            keyspace,
+            partition: partition.get(),
+            pin,
+            frozen: change.frozen,
+            weight,
+        };
+        let answer = self.ask_placement(CHANGE, request, async |mut c, r| c.set_partition(r).await).await?;
+        Ok(answer.changed)
+    }
+
+    /// Stops planned moves in a keyspace, or with `None` in all, or lets them go on. Partitions without an owner are granted
+    /// all the same. Returns false when it was so already.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub async fn freeze(&self, keyspace: Option<&str>, frozen: bool) -> Result<bool, Error> {
+        let keyspace = keyspace.map(KeyspaceName::new).transpose()?;
+        let request = v1::FreezeRequest {
+            request: Some(self.request_id().await?),
+            directive: Some(self.directive()),
+            keyspace: keyspace.map_or(String::new(), |name| name.to_string()),
+            frozen,
+        };
+        let answer = self.ask_placement(CHANGE, request, async |mut c, r| c.freeze(r).await).await?;
+        Ok(answer.changed)
+    }
+
+    /// The plan for a keyspace as things are, or as they would be if `what_if` were so. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Invalid`] (what is supposed makes no sense), [`ErrorKind::Refused`] (no plan can be made).
+    pub async fn plan(&self, keyspace: &str, what_if: &[WhatIf]) -> Result<Plan, Error> {
+        let request = v1::PlanRequest {
+            keyspace: KeyspaceName::new(keyspace)?.to_string(),
+            what_if: what_if.iter().map(Into::into).collect(),
+        };
+        let list = async |mut c: Client, r| gather(c.plan(r).await?, |piece| vec![piece]).await;
+        Plan::gathered(self.ask_placement(READ_ALL, request, list).await?).map_err(Error::malformed)
+    }
+
+    /// Approves moves: those of a plan ([`Plan::proposal`]), or back again ([`Undo::proposal`]). From then on whoever leads
+    /// carries them out, within the keyspace's budget. Returns what names the approved plan.
+    ///
+    /// It is put into the log in pieces, and starts with the last of them. When that fails half way, the plan is
+    /// stopped, and no move of it has begun.
+    ///
+    /// # Errors
+    /// [`ErrorKind::StaleEpoch`] when the map has changed since the plan was made: plan again. [`ErrorKind::Refused`] when there is
+    /// nothing to approve, or another plan is being carried out; [`ErrorKind::NotFound`], [`ErrorKind::Invalid`],
+    /// [`ErrorKind::Limit`]. After [`ErrorKind::UnknownOutcome`] see [`Admin::plans`].
+    pub async fn approve(&self, proposal: &Proposal) -> Result<LogIndex, Error> {
+        proposal.check()?;
+        let request = v1::OpenPlanRequest {
+            request: Some(self.request_id().await?),
+            directive: Some(self.directive()),
+            keyspace: proposal.keyspace.to_string(),
+            size: u32::try_from(proposal.moves.len()).unwrap_or(u32::MAX),
+            undoes: proposal.undoes.map_or(0, LogIndex::get),
+        };
+        let open = self.ask_placement(CHANGE, request, async |mut c, r| c.open_plan(r).await).await?;
+        let plan = LogIndex::new(open.plan);
+        for moves in proposal.moves.chunks(CHUNK) {
+            if let Err(error) = self.extend(plan, &proposal.keyspace, moves).await {
+                return Err(self.abandon(plan, error).await);
+            }
+        }
+        Ok(plan)
+    }
+
+    async fn extend(
+        &self,
+        plan: LogIndex,
+        keyspace: &KeyspaceName,
+        moves: &[super::ProposedMove],
+    ) -> Result<(), Error> {
+        let request = v1::ExtendPlanRequest {
+            request: Some(self.request_id().await?),
+            plan: plan.get(),
+            keyspace: keyspace.to_string(),
+            moves: moves.iter().map(Into::into).collect(),
+        };
+        self.ask_placement(CHANGE, request, async |mut c, r| c.extend_plan(r).await).await?;
+        Ok(())
+    }
+
+    /// Takes back a plan that could not be written, and says what became of it. A plan that stays open does nothing, and makes
+    /// room for the next.
+    async fn abandon(&self, plan: LogIndex, error: Error) -> Error {
+        let stopped = self.cancel_plan(Some(plan)).await.is_ok();
+        let (kind, plan) = (error.kind(), plan.get());
+        let message = match kind {
+            ErrorKind::StaleEpoch => {
+                format!(
+                    "the map has changed since the plan was made ({error}); nothing was moved: plan again"
+                )
+            }
+            // Its last moves may have arrived, and with them it started.
+            ErrorKind::UnknownOutcome if stopped => {
+                format!("{error}; plan {plan} is stopped, and what had begun of it goes on: look at it")
+            }
+            ErrorKind::UnknownOutcome => format!("{error}; plan {plan} may be under way: look at it"),
+            _ => format!("{error}; nothing was moved"),
+        };
+        Error::own(kind, message)
+    }
+
+    /// The way back from the last plan that is over, as things are now. Nothing is changed: approve its
+    /// [`proposal`](Undo::proposal).
+    ///
+    /// It has only the partitions that the plan has moved and that are still where it brought them. The way back from
+    /// the way back is the plan again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when no plan is remembered, [`ErrorKind::Refused`] while one is being carried out.
+    pub async fn undo_plan(&self) -> Result<Undo, Error> {
+        let plans = self.plans(true).await?;
+        let (plan, keyspace) = Undo::last(&plans)?;
+        let partitions = self.partitions(keyspace.as_str()).await?;
+        Ok(Undo::of(plan, keyspace, &partitions))
+    }
+
+    /// Stops a plan; `None`: the one that is being written or carried out. Moves that have begun go on. Returns false when
+    /// there was nothing to stop.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when no such plan is remembered.
+    pub async fn cancel_plan(&self, plan: Option<LogIndex>) -> Result<bool, Error> {
+        let request = v1::CancelPlanRequest {
+            request: Some(self.request_id().await?),
+            directive: Some(self.directive()),
+            plan: plan.map_or(0, LogIndex::get),
+        };
+        let answer = self.ask_placement(CHANGE, request, async |mut c, r| c.cancel_plan(r).await).await?;
+        Ok(answer.changed)
+    }
+
+    /// The plans that are remembered, oldest first: at most two.
+    ///
+    /// # Errors
+    /// Those of every method.
+    pub async fn plans(&self, with_moves: bool) -> Result<Vec<ApprovedPlan>, Error> {
+        let request = v1::ListPlansRequest { with_moves };
+        let list = async |mut c: Client, r| gather(c.list_plans(r).await?, |piece| vec![piece]).await;
+        ApprovedPlan::gathered(self.ask_placement(READ_ALL, request, list).await?).map_err(Error::malformed)
+    }
+
+    /// Why a partition is where it is, why no other worker has it, and what it would take.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Refused`] (its keyspace cannot be planned).
+    pub async fn explain(&self, keyspace: &str, partition: PartitionId) -> Result<Explanation, Error> {
+        let keyspace = KeyspaceName::new(keyspace)?.to_string();
+        let request = v1::ExplainRequest { keyspace, partition: partition.get() };
+        let answer = self.ask_placement(READ, request, async |mut c, r| c.explain(r).await).await?;
+        answer.try_into().map_err(Error::malformed)
+    }
+
+    /// What is set about a worker, whether it has a session or not, and what became of it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when nothing is known of a worker of this name.
+    pub async fn worker(&self, worker: &WorkerId) -> Result<WorkerDetail, Error> {
+        let request = v1::GetWorkerRequest { worker: worker.to_string() };
+        let answer = self.ask_placement(READ, request, async |mut c, r| c.get_worker(r).await).await?;
+        answer.try_into().map_err(Error::malformed)
+    }
+
+    /// What is frozen, drained, cordoned, pinned and weighed, and by whom.
+    ///
+    /// # Errors
+    /// Those of every method.
+    pub async fn settings(&self) -> Result<Settings, Error> {
+        let request = v1::ListSettingsRequest {};
+        let answer = self.ask_placement(READ, request, async |mut c, r| c.list_settings(r).await).await?;
+        answer.try_into().map_err(Error::malformed)
+    }
+
+    /// What operators decided, newest first, within a bound.
+    ///
+    /// # Errors
+    /// Those of every method.
+    pub async fn directives(&self) -> Result<Vec<Directive>, Error> {
+        let request = v1::ListDirectivesRequest {};
+        let answer = self.ask_placement(READ, request, async |mut c, r| c.list_directives(r).await).await?;
+        Ok(answer.directives.into_iter().map(Into::into).collect())
+    }
+}
+
+type Client = ringfence_api::v1::placement_service_client::PlacementServiceClient<tonic::transport::Channel>;
