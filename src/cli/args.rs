@@ -4,8 +4,8 @@ use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
 use crate::text::short;
 use crate::{
-    cluster, demo, dev, drill, keyspace, logging, partition, rebalance, serve, status, watch, who_owns,
-    worker,
+    cluster, demo, dev, drill, freeze, keyspace, logging, partition, rebalance, serve, settings, status,
+    watch, who_owns, worker,
 };
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -54,12 +54,20 @@ enum Verb {
     Status(status::StatusArgs),
     /// Create, change, list and delete keyspaces
     Keyspace(keyspace::KeyspaceArgs),
-    /// List the workers
-    Worker(worker::WorkerArgs),
-    /// List, show and move partitions
-    Partition(partition::PartitionArgs),
-    /// See what a policy would do to a keyspace
+    /// List, show, drain, cordon, weigh and forget workers
+    Worker(Box<worker::WorkerArgs>),
+    /// List, show, move, pin and weigh partitions, and tell why they are where they are
+    Partition(Box<partition::PartitionArgs>),
+    /// Plan, review, apply and undo a rebalance; see what a policy would do
     Rebalance(Box<rebalance::RebalanceArgs>),
+    /// Stop planned moves of a partition, a worker, a keyspace or the cluster
+    Freeze(Box<freeze::FreezeArgs>),
+    /// Let planned moves go on again
+    Unfreeze(Box<freeze::FreezeArgs>),
+    /// What is frozen, drained, cordoned, pinned and weighed, and by whom
+    Settings(settings::SettingsArgs),
+    /// What operators decided, newest first
+    Directives(settings::DirectivesArgs),
     /// Which worker owns a key
     WhoOwns(who_owns::WhoOwnsArgs),
     /// The coordinator's nodes
@@ -162,6 +170,9 @@ impl Verb {
             Verb::Worker(args) => args.common.output,
             Verb::Partition(args) => args.common.output,
             Verb::Rebalance(args) => args.common.output,
+            Verb::Freeze(args) | Verb::Unfreeze(args) => args.common.output,
+            Verb::Settings(args) => args.common.output,
+            Verb::Directives(args) => args.common.output,
             Verb::WhoOwns(args) => args.common.output,
             Verb::Cluster(args) => args.common.output,
             Verb::Watch(args) => args.common.output,
@@ -188,9 +199,13 @@ impl Verb {
             Verb::Dev(args) => dev::run(args).await,
             Verb::Status(args) => status::run(args).await,
             Verb::Keyspace(args) => keyspace::run(args).await,
-            Verb::Worker(args) => worker::run(args).await,
-            Verb::Partition(args) => partition::run(args).await,
+            Verb::Worker(args) => worker::run(*args).await,
+            Verb::Partition(args) => partition::run(*args).await,
             Verb::Rebalance(args) => rebalance::run(*args).await,
+            Verb::Freeze(args) => freeze::run(*args, true).await,
+            Verb::Unfreeze(args) => freeze::run(*args, false).await,
+            Verb::Settings(args) => settings::run(args).await,
+            Verb::Directives(args) => settings::run_directives(args).await,
             Verb::WhoOwns(args) => who_owns::run(args).await,
             Verb::Cluster(args) => cluster::run(args).await,
             Verb::Watch(args) => watch::run(args).await,
@@ -285,6 +300,45 @@ mod tests {
             "ringfence partition show orders/17",
             "ringfence partition move orders/17 --to w1 --wait",
             "ringfence partition end-cooling orders/17",
+            "ringfence partition move orders/17 --to w1 --by ada --reason because --dry-run",
+            "ringfence partition pin orders/17",
+            "ringfence partition pin orders/17 --to w1 --dry-run",
+            "ringfence partition unpin orders/17",
+            "ringfence partition weigh orders/17 9",
+            "ringfence partition weigh orders/17 none",
+            "ringfence partition explain orders/17 -o json",
+            "ringfence partition history orders/17",
+            "ringfence worker show w1",
+            "ringfence worker history w1",
+            "ringfence worker drain w1 --wait 60s --yes --by stop-hook",
+            "ringfence worker drain w1 --check",
+            "ringfence worker drain w1 --dry-run",
+            "ringfence worker undrain w1 --if-by stop-hook",
+            "ringfence worker cordon w1",
+            "ringfence worker uncordon w1",
+            "ringfence worker weight w1 3",
+            "ringfence worker weight w1 own",
+            "ringfence worker remove w1 --yes",
+            "ringfence freeze partition orders/17 --reason because",
+            "ringfence freeze worker w1",
+            "ringfence freeze keyspace orders",
+            "ringfence freeze cluster --yes",
+            "ringfence unfreeze cluster",
+            "ringfence settings",
+            "ringfence directives -o json",
+            "ringfence rebalance plan orders --what-if add:w9,weight=2,zone=b --what-if remove:w2 --what-if weight:w1=2",
+            "ringfence rebalance plan orders --save orders.plan",
+            "ringfence rebalance apply orders.plan --yes --wait",
+            "ringfence rebalance apply --keyspace orders --dry-run",
+            "ringfence rebalance undo --yes --wait",
+            "ringfence rebalance status --moves",
+            "ringfence rebalance cancel",
+            "ringfence rebalance pause --keyspace orders",
+            "ringfence rebalance pause --yes",
+            "ringfence rebalance resume",
+            "ringfence keyspace update orders --moves-per-minute 60 --rejoin-hold 30s --spread-zones false",
+            "ringfence keyspace update orders --label disk=ssd --label !spot",
+            "ringfence keyspace update orders --no-labels",
             "ringfence rebalance simulate trace.jsonl",
             "ringfence rebalance simulate - --every 1m --max-moves-in-flight 8 --moves-per-minute 0 --settle 0s \
              --balance false --spread-zones true --ttl 5s --cool-down 1h --release 1ms --load 2s -o json",
@@ -337,6 +391,30 @@ mod tests {
             "ringfence status --endpoints https://a:1",
             "ringfence status -o yaml",
             "ringfence status --timeout 0.5",
+            "ringfence keyspace update orders --moves-per-minute 1000001",
+            "ringfence keyspace update orders --rejoin-hold 61m",
+            "ringfence keyspace update orders --spread-zones maybe",
+            "ringfence keyspace update orders --label =",
+            "ringfence keyspace update orders --label a --no-labels",
+            "ringfence partition pin orders",
+            "ringfence partition weigh orders/1",
+            "ringfence partition weigh orders/1 0",
+            "ringfence partition weigh orders/1 1000001",
+            "ringfence worker drain",
+            "ringfence worker drain w1 --wait",
+            "ringfence worker drain w1 --check --wait 1s",
+            "ringfence worker drain w1 --check --yes",
+            "ringfence worker drain w1 --yes --dry-run",
+            "ringfence worker weight w1 0",
+            "ringfence worker weight w1 10001",
+            "ringfence freeze",
+            "ringfence freeze keyspace",
+            "ringfence freeze cluster --yes --dry-run",
+            "ringfence rebalance plan",
+            "ringfence rebalance plan orders --what-if w9",
+            "ringfence rebalance plan orders --what-if remove:w2 --save f",
+            "ringfence rebalance apply",
+            "ringfence rebalance apply f --keyspace orders",
             "ringfence drill",
             "ringfence drill orders/x",
             "ringfence rebalance simulate",
@@ -351,6 +429,53 @@ mod tests {
         ] {
             let Err(error) = parse(line) else { panic!("{line} is understood") };
             assert_eq!(error.exit_code(), 2, "{line}: {error}");
+        }
+    }
+
+    /// The words of a line as a shell reads it, as far as the documents go: single and double quotes.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+        for c in line.chars() {
+            match (quote, c) {
+                (None, '\'' | '"') => quote = Some(c),
+                (Some(open), c) if c == open => quote = None,
+                (None, ' ') => words.push(std::mem::take(&mut word)),
+                (_, c) => word.push(c),
+            }
+        }
+        words.push(word);
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    #[test]
+    fn what_the_documents_and_the_samples_say_is_understood() {
+        let mut lines = Vec::new();
+        for text in [
+            include_str!("../../docs/operations-placement.md"),
+            include_str!("../../docs/drill.md"),
+            include_str!("../../deploy/ringfence-worker@.service"),
+            include_str!("../../deploy/kubernetes-worker.yaml"),
+        ] {
+            for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
+                let console = line.strip_prefix("$ ringfence ");
+                // Not the unit's description, which is called like one.
+                let hook = || line.split_once("ringfence worker ").map(|(_, rest)| rest);
+                let hook = || hook().filter(|rest| rest.contains(" --"));
+                let command =
+                    console.map(str::to_owned).or_else(|| hook().map(|rest| format!("worker {rest}")));
+                let ends =
+                    |command: String| command.split([';', '|', '&', ']', '#', '>']).next().map(str::to_owned);
+                lines.extend(command.and_then(ends));
+            }
+        }
+        assert!(lines.len() > 20, "{lines:?}");
+        for line in lines {
+            let line = line.trim().trim_end_matches('\'').replace("$ID", "w1").replace("%i", "w1");
+            let words = std::iter::once("ringfence".to_owned()).chain(words(&line));
+            if let Err(error) = Cli::try_parse_from(words) {
+                panic!("{line}: {error}");
+            }
         }
     }
 

@@ -57,9 +57,19 @@ impl Failed {
         Failed::Error { code: ErrorKind::Refused.as_str(), message: message.into(), exit: Exit::Failed }
     }
 
+    /// Found by this program itself, under the code that the cluster would give it.
+    pub(crate) fn of(kind: ErrorKind, message: impl Into<String>) -> Failed {
+        Failed::Error { code: kind.as_str(), message: message.into(), exit: Exit::Failed }
+    }
+
     /// Something did not happen in time.
     pub(crate) fn timeout(message: impl Into<String>) -> Failed {
         Failed::Error { code: "timeout", message: message.into(), exit: Exit::Failed }
+    }
+
+    /// A file could not be read or written.
+    pub(crate) fn io(message: impl Into<String>) -> Failed {
+        Failed::Error { code: "io", message: message.into(), exit: Exit::Failed }
     }
 
     /// The command line makes no sense.

@@ -7,7 +7,7 @@ use crate::shape::{KeyspaceShape, takeover};
 use crate::text::short;
 use clap::{ArgAction, ArgGroup, Args, Subcommand, ValueEnum};
 use ringfence::ErrorKind;
-use ringfence::admin::{Admin, Keyspace, PartitionCount, Policy, PolicyChange, Takeover};
+use ringfence::admin::{Admin, Constraint, Keyspace, PartitionCount, Policy, PolicyChange, Takeover};
 use ringfence::ids::KeyspaceName;
 use serde::Serialize;
 use std::time::Duration;
@@ -26,7 +26,7 @@ enum Verb {
     /// Create a keyspace
     #[command(after_help = "\
 What is left out is: --ttl 10s --takeover lease --drain-deadline 0s --lock-delay 0s --max-moves-in-flight 64
---balance true.
+--balance true --moves-per-minute 0 --rejoin-hold 0s --spread-zones true --no-labels.
 
 Examples:
   ringfence keyspace create orders --partitions 64
@@ -73,8 +73,19 @@ Example:
 }
 
 /// The settings of a policy, as clap calls them.
-const SETTINGS: [&str; 6] =
-    ["ttl", "takeover", "drain_deadline", "lock_delay", "max_moves_in_flight", "balance"];
+const SETTINGS: [&str; 11] = [
+    "ttl",
+    "takeover",
+    "drain_deadline",
+    "lock_delay",
+    "max_moves_in_flight",
+    "balance",
+    "moves_per_minute",
+    "rejoin_hold",
+    "spread_zones",
+    "label",
+    "no_labels",
+];
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TakeoverArg {
@@ -106,6 +117,22 @@ struct PolicyArgs {
     /// Whether partitions are balanced by themselves
     #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
     balance: Option<bool>,
+    /// How many planned moves begin in a minute at the most, up to 1000000; 0: as many as --max-moves-in-flight allows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    moves_per_minute: Option<u32>,
+    /// How long the partitions of a worker that announced its restart wait for it, up to 1h; 0s: they do not
+    #[arg(long, value_name = "DURATION", value_parser = rejoin_hold)]
+    rejoin_hold: Option<Duration>,
+    /// Whether partitions are spread over the zones that workers name in their label `zone`
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
+    spread_zones: Option<bool>,
+    /// What a worker's labels have to be for it to own partitions here, may be repeated: KEY or KEY=VALUE, and !KEY or
+    /// !KEY=VALUE for what is forbidden. All that were set before are replaced
+    #[arg(long, value_name = "LABEL")]
+    label: Vec<Constraint>,
+    /// Any worker that serves the keyspace may own partitions
+    #[arg(long, conflicts_with = "label")]
+    no_labels: bool,
 }
 
 impl PolicyArgs {
@@ -120,7 +147,10 @@ impl PolicyArgs {
             lock_delay: self.lock_delay,
             max_moves_in_flight: self.max_moves_in_flight,
             balance: self.balance,
-            ..PolicyChange::default()
+            moves_per_minute: self.moves_per_minute,
+            rejoin_hold: self.rejoin_hold,
+            spread_zones: self.spread_zones,
+            constraints: (self.no_labels || !self.label.is_empty()).then(|| self.label.clone()),
         }
     }
 }
@@ -143,6 +173,10 @@ fn drain_deadline(text: &str) -> Result<Duration, String> {
 
 fn lock_delay(text: &str) -> Result<Duration, String> {
     checked(text, |change, delay| change.lock_delay = Some(delay))
+}
+
+fn rejoin_hold(text: &str) -> Result<Duration, String> {
+    checked(text, |change, hold| change.rejoin_hold = Some(hold))
 }
 
 fn partition_count(text: &str) -> Result<PartitionCount, String> {
@@ -248,6 +282,8 @@ fn table(all: &[Keyspace]) -> String {
 
 fn details(keyspace: &Keyspace) -> String {
     let policy = &keyspace.policy;
+    let labels: Vec<String> = policy.constraints().iter().map(ToString::to_string).collect();
+    let bound = |number: u32| if number == 0 { "no bound".to_owned() } else { number.to_string() };
     properties([
         ("keyspace", keyspace.name.to_string()),
         ("partitions", keyspace.partitions.get().to_string()),
@@ -257,6 +293,10 @@ fn details(keyspace: &Keyspace) -> String {
         ("lock delay", short(policy.lock_delay())),
         ("max moves in flight", policy.max_moves_in_flight().to_string()),
         ("balance", policy.balance().to_string()),
+        ("moves per minute", bound(policy.moves_per_minute())),
+        ("rejoin hold", short(policy.rejoin_hold())),
+        ("spread zones", policy.spread_zones().to_string()),
+        ("labels", labels.join(", ")),
     ])
 }
 
@@ -285,7 +325,8 @@ mod tests {
             json(&KeyspaceShape::from(&orders())).unwrap(),
             r#"{"name":"orders","partitions":64,"ttl_ms":5000,"takeover":"fence","drain_deadline_ms":5000,"#
                 .to_owned()
-                + r#""lock_delay_ms":250,"max_moves_in_flight":64,"balance":true}"#
+                + r#""lock_delay_ms":250,"max_moves_in_flight":64,"balance":true,"moves_per_minute":0,"#
+                + r#""rejoin_hold_ms":0,"spread_zones":true,"labels":[]}"#
         );
         let deleted = DoneShape { result: "deleted", keyspace: None };
         assert_eq!(json(&deleted).unwrap(), r#"{"result":"deleted","keyspace":null}"#);
@@ -304,6 +345,7 @@ mod tests {
     #[test]
     fn f062_a_setting_that_cannot_work_is_bad_usage_and_says_the_bounds() {
         assert!(ttl("999ms").unwrap_err().contains("1s to 10m"));
+        assert!(rejoin_hold("61m").unwrap_err().contains("0 (none) to 1h"));
         assert!(lock_delay("61s").unwrap_err().contains("0 to 60s"));
         assert!(partition_count("0").unwrap_err().contains("between 1 and 1000000"));
         assert_eq!(ttl("1m 30s"), Ok(Duration::from_secs(90)));

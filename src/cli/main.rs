@@ -1,7 +1,8 @@
 //! The one binary `ringfence`: every operator verb, and the coordinator itself.
 //!
-//! Each noun is a file (`keyspace`, `partition`, `worker`, `cluster`, `rebalance`), and so is each verb that stands alone (`status`,
-//! `who-owns`, `watch`, `drill`). They ask through the SDK's `Admin` and know nothing of the wire. `serve` and `dev` run a node.
+//! Each noun is a module (`keyspace`, `partition`, `worker`, `cluster`, `rebalance`), and so is each verb that stands alone
+//! (`status`, `who-owns`, `watch`, `drill`, `freeze`, `settings`). They ask through the SDK's `Admin` and know nothing of the wire.
+//! `serve` and `dev` run a node.
 //!
 //! | file | idea |
 //! |---|---|
@@ -9,6 +10,7 @@
 //! | `simulate` | a trace that is replayed without a cluster, `rebalance simulate` |
 //! | `demo` | the demonstration, with real processes and a real database |
 //! | `args` | the command line, and what every verb takes |
+//! | `operator` | who decides something, why, and whether it is meant |
 //! | `exit` | how a command ends: the exit codes and the one form of an error |
 //! | `output` | standard output: tables for people, JSON for programs |
 //! | `shape` | the JSON shapes |
@@ -21,12 +23,15 @@ mod demo;
 mod dev;
 mod drill;
 mod exit;
+mod freeze;
 mod keyspace;
 mod logging;
+mod operator;
 mod output;
 mod partition;
 mod rebalance;
 mod serve;
+mod settings;
 mod shape;
 mod simulate;
 mod status;

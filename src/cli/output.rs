@@ -37,6 +37,11 @@ impl Output {
         Output { format }
     }
 
+    /// For programs.
+    pub(crate) fn is_json(&self) -> bool {
+        self.format.is_json()
+    }
+
     /// Writes an answer: the shape for programs, or the text for people.
     pub(crate) fn show(&self, shape: &impl Serialize, text: impl FnOnce() -> String) -> io::Result<()> {
         match self.format {

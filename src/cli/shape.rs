@@ -4,7 +4,8 @@
 //! `_ms`, wall times are milliseconds since 1970 and end in `_unix_ms`, and what is not there is `null`.
 
 use ringfence::admin::{
-    ClusterStatus, Keyspace, Located, Node, Owner, Partition, PartitionDetail, Takeover, Tenure, Worker,
+    ClusterStatus, Directive, Keyspace, Located, Node, Owner, Partition, PartitionDetail, PlannedMove,
+    Takeover, Tenure, Worker,
 };
 use ringfence::ids::{ClusterId, Epoch, LogIndex, NodeId, SessionId, WorkerId};
 use serde::Serialize;
@@ -24,6 +25,12 @@ pub(crate) struct KeyspaceShape {
     pub(crate) lock_delay_ms: u64,
     pub(crate) max_moves_in_flight: u32,
     pub(crate) balance: bool,
+    /// 0: no bound.
+    pub(crate) moves_per_minute: u32,
+    pub(crate) rejoin_hold_ms: u64,
+    pub(crate) spread_zones: bool,
+    /// What a worker's labels have to be.
+    pub(crate) labels: Vec<String>,
 }
 
 impl From<&Keyspace> for KeyspaceShape {
@@ -38,6 +45,10 @@ impl From<&Keyspace> for KeyspaceShape {
             lock_delay_ms: ms(policy.lock_delay()),
             max_moves_in_flight: policy.max_moves_in_flight(),
             balance: policy.balance(),
+            moves_per_minute: policy.moves_per_minute(),
+            rejoin_hold_ms: ms(policy.rejoin_hold()),
+            spread_zones: policy.spread_zones(),
+            labels: policy.constraints().iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -120,6 +131,8 @@ pub(crate) struct TenureShape {
     pub(crate) granted_index: u64,
     pub(crate) granted_unix_ms: u64,
     pub(crate) reason: String,
+    /// By whose decision; `null` when it followed from none.
+    pub(crate) directive: Option<DirectiveShape>,
 }
 
 impl From<&Tenure> for TenureShape {
@@ -130,6 +143,53 @@ impl From<&Tenure> for TenureShape {
             session: from.session.get(),
             granted_index: from.granted.get(),
             granted_unix_ms: from.granted_unix_ms,
+            reason: from.reason.clone(),
+            directive: from.directive.as_ref().map(Into::into),
+        }
+    }
+}
+
+/// What an operator decided. Of one that was forgotten only the index is left.
+#[derive(Debug, Serialize)]
+pub(crate) struct DirectiveShape {
+    pub(crate) index: u64,
+    pub(crate) given_unix_ms: Option<u64>,
+    pub(crate) by: Option<String>,
+    pub(crate) what: Option<String>,
+    pub(crate) reason: Option<String>,
+}
+
+impl From<&Directive> for DirectiveShape {
+    fn from(from: &Directive) -> DirectiveShape {
+        DirectiveShape {
+            index: from.at.get(),
+            given_unix_ms: Some(from.unix_ms).filter(|ms| *ms > 0),
+            by: some(&from.by),
+            what: some(&from.what),
+            reason: some(&from.reason),
+        }
+    }
+}
+
+/// One move of a plan.
+#[derive(Debug, Serialize)]
+pub(crate) struct PlannedMoveShape {
+    pub(crate) partition: u32,
+    /// The epoch that the move ends; `null` when nobody ever owned the partition.
+    pub(crate) epoch: Option<u64>,
+    /// `null`: nobody owns it.
+    pub(crate) from: Option<String>,
+    pub(crate) to: String,
+    pub(crate) reason: String,
+}
+
+impl From<&PlannedMove> for PlannedMoveShape {
+    fn from(from: &PlannedMove) -> PlannedMoveShape {
+        PlannedMoveShape {
+            partition: from.partition.get(),
+            epoch: from.epoch.map(Epoch::get),
+            from: from.from.as_ref().map(ToString::to_string),
+            to: from.to.to_string(),
             reason: from.reason.clone(),
         }
     }
@@ -262,7 +322,8 @@ fn owner(owner: Option<&Owner>) -> (Option<String>, Option<u64>, Option<String>)
     (Some(WorkerId::to_string(&owner.worker)), Some(SessionId::get(owner.session)), some(&owner.address))
 }
 
-fn some(text: &str) -> Option<String> {
+/// The text, unless it is empty.
+pub(crate) fn some(text: &str) -> Option<String> {
     Some(text).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
 /// Every verb that asks the cluster, as a script would write it.
-const VERBS: [&[&str]; 19] = [
+const VERBS: [&[&str]; 46] = [
     &["status"],
     &["keyspace", "create", "orders", "--partitions", "4"],
     &["keyspace", "create", "orders", "--partitions", "4", "--if-absent"],
@@ -26,6 +26,33 @@ const VERBS: [&[&str]; 19] = [
     &["cluster", "remove-node", "9"],
     &["cluster", "transfer-leader"],
     &["drill", "orders"],
+    &["worker", "show", "w1"],
+    &["worker", "history", "w1"],
+    &["worker", "drain", "w1", "--yes"],
+    &["worker", "drain", "w1", "--check"],
+    &["worker", "drain", "w1", "--dry-run"],
+    &["worker", "undrain", "w1"],
+    &["worker", "cordon", "w1"],
+    &["worker", "uncordon", "w1"],
+    &["worker", "weight", "w1", "2"],
+    &["worker", "remove", "w1", "--yes"],
+    &["partition", "pin", "orders/0", "--to", "w1"],
+    &["partition", "unpin", "orders/0"],
+    &["partition", "weigh", "orders/0", "3"],
+    &["partition", "explain", "orders/0"],
+    &["partition", "history", "orders/0"],
+    &["freeze", "partition", "orders/0"],
+    &["freeze", "worker", "w1"],
+    &["unfreeze", "keyspace", "orders"],
+    &["freeze", "cluster", "--yes"],
+    &["settings"],
+    &["directives"],
+    &["rebalance", "plan", "orders"],
+    &["rebalance", "apply", "--keyspace", "orders", "--yes"],
+    &["rebalance", "undo", "--yes"],
+    &["rebalance", "status"],
+    &["rebalance", "cancel"],
+    &["rebalance", "resume"],
 ];
 
 /// With JSON there is one document on standard output, and what is wrong is on standard error as well.

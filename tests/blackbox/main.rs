@@ -11,6 +11,7 @@ mod examples;
 mod harness;
 mod house;
 mod mutants;
+mod operators;
 mod pages;
 mod processes;
 mod traces;

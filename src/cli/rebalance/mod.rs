@@ -1,12 +1,38 @@
-//! `ringfence rebalance`: what a policy would do, before it is trusted.
+//! `ringfence rebalance`: a plan is made, reviewed, applied, and undone; and what a policy would do is seen before it is trusted.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `what_if` | something to suppose |
+//! | `plan` | a plan as it would be |
+//! | `saved` | a plan in a file, for whoever reviews it |
+//! | `apply` | approving a plan, and the way back |
+//! | `status` | how far approved plans are |
+
+mod apply;
+mod plan;
+mod saved;
+mod status;
+mod what_if;
 
 use crate::args::Common;
 use crate::exit::Outcome;
+use crate::freeze::keyspace_or_all;
+use crate::operator::{Sure, Who};
 use crate::simulate;
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
+use ringfence::ids::KeyspaceName;
+use std::path::PathBuf;
 
 /// Arguments of `ringfence rebalance`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Plan, review, apply, undo:
+  ringfence rebalance plan orders --save orders.plan
+  ringfence rebalance apply orders.plan --wait --reason 'two workers more'
+  ringfence rebalance undo --wait
+
+A keyspace with `balance` on carries its plan out by itself; plans are for those where a person decides
+(`ringfence keyspace update orders --balance false`).")]
 pub(crate) struct RebalanceArgs {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -16,6 +42,83 @@ pub(crate) struct RebalanceArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Show what would move and why, and how even it is before and after; nothing is changed
+    #[command(after_help = "\
+Examples:
+  ringfence rebalance plan orders
+  ringfence rebalance plan orders --what-if add:w9,weight=2,zone=b --what-if remove:w2
+  ringfence rebalance plan orders --save orders.plan")]
+    Plan {
+        /// The keyspace
+        keyspace: KeyspaceName,
+        /// Suppose something, may be repeated: add:WORKER[,weight=N][,LABEL=VALUE]..., remove:WORKER, weight:WORKER=N
+        #[arg(long, value_name = "WHAT")]
+        what_if: Vec<what_if::WhatIfArg>,
+        /// Write the plan to a file, for `rebalance apply`
+        #[arg(long, value_name = "FILE", conflicts_with = "what_if")]
+        save: Option<PathBuf>,
+    },
+    /// Approve a plan: the coordinator carries it out within the keyspace's budget, whoever leads
+    #[command(group = ArgGroup::new("which").required(true).args(["file", "keyspace"]), after_help = "\
+A plan is refused when an owner in it has changed since it was made; plan again then. One plan is carried out at a time.
+Moves that have become impossible are passed over, and `rebalance status --moves` says why.
+
+With --wait the exit code is 0 when every move has been made, and 1 when the plan was cancelled or some were passed over.")]
+    Apply {
+        /// A file that `rebalance plan --save` wrote
+        file: Option<PathBuf>,
+        /// Plan now, and approve that
+        #[arg(long)]
+        keyspace: Option<KeyspaceName>,
+        /// Wait until every move has been made
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        who: Who,
+        #[command(flatten)]
+        sure: Sure,
+    },
+    /// Move back what the last plan moved and what is still where it brought it
+    #[command(after_help = "\
+What has moved on since stays where it is. To undo an undo is to make the plan's moves again.")]
+    Undo {
+        /// Wait until every move has been made
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        who: Who,
+        #[command(flatten)]
+        sure: Sure,
+    },
+    /// The plans that are remembered, at most two, how far they are, and what is paused
+    Status {
+        /// Show each move, and what has become of it
+        #[arg(long)]
+        moves: bool,
+    },
+    /// Stop the plan that is being carried out; moves that have begun go on
+    Cancel {
+        #[command(flatten)]
+        who: Who,
+    },
+    /// Stop planned moves in a keyspace, or in all: the same as `freeze`
+    Pause {
+        /// Only here
+        #[arg(long)]
+        keyspace: Option<KeyspaceName>,
+        #[command(flatten)]
+        who: Who,
+        #[command(flatten)]
+        sure: Sure,
+    },
+    /// Let planned moves go on: the same as `unfreeze`
+    Resume {
+        /// Only here
+        #[arg(long)]
+        keyspace: Option<KeyspaceName>,
+        #[command(flatten)]
+        who: Who,
+    },
     /// Replay what happens to workers over time, to see what a policy would do; no cluster is asked
     Simulate(Box<simulate::SimulateArgs>),
 }
@@ -24,6 +127,19 @@ enum Verb {
 pub(crate) async fn run(args: RebalanceArgs) -> Outcome {
     let common = &args.common;
     match args.verb {
+        Verb::Plan { keyspace, what_if, save } => {
+            plan::run(common, &keyspace, what_if, save.as_deref()).await
+        }
+        Verb::Apply { file, keyspace, wait, who, sure } => {
+            apply::apply(common, &apply::Source { file, keyspace }, wait, &who, sure).await
+        }
+        Verb::Undo { wait, who, sure } => apply::undo(common, wait, &who, sure).await,
+        Verb::Status { moves } => status::run(common, moves).await,
+        Verb::Cancel { who } => apply::cancel(common, &who).await,
+        Verb::Pause { keyspace, who, sure } => {
+            keyspace_or_all(common, keyspace.as_ref(), true, &who, Some(sure)).await
+        }
         Verb::Simulate(args) => simulate::run(common.output(), &args),
+        Verb::Resume { keyspace, who } => keyspace_or_all(common, keyspace.as_ref(), false, &who, None).await,
     }
 }

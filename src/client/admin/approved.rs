@@ -169,7 +169,7 @@ impl From<&ProposedMove> for v1::PlannedMove {
 }
 
 impl Undo {
-    /// The plan that can be undone: the last one that is over.
+    /// The plan that can be undone: the last one that has moved something and is over.
     ///
     /// # Errors
     /// [`ErrorKind::Refused`] while one is being carried out, [`ErrorKind::NotFound`] when none is remembered.
@@ -178,12 +178,12 @@ impl Undo {
             let why = format!("plan {} is being carried out: cancel it, or wait for it", running.id.get());
             return Err(Error::own(ErrorKind::Refused, why));
         }
-        let plan = plans.iter().rfind(|plan| plan.stage.is_over());
+        let plan = plans.iter().rfind(|plan| plan.stage.is_over() && plan.begun > 0);
         let plan = plan.ok_or_else(|| {
             Error::own(ErrorKind::NotFound, "there is no plan to undo: the last two are remembered")
         })?;
         let keyspace = plan.keyspace.as_ref().ok_or_else(|| {
-            let why = format!("plan {} has no moves, or its keyspace was deleted", plan.id.get());
+            let why = format!("the keyspace of plan {} was deleted", plan.id.get());
             Error::own(ErrorKind::Refused, why)
         })?;
         Ok((plan, keyspace))

@@ -59,7 +59,7 @@ pub use health::{Health, Sample};
 pub use partition::{Located, MoveStarted, PartitionDetail};
 pub use plan::{BeforeAfter, Plan, PlanWorker, PlannedMove, WhatIf};
 pub use ringfence_api::convert::{Keyspace, Owner, Partition, Phase, Tenure};
-pub use ringfence_core::placement::{PartitionCount, Weight};
+pub use ringfence_core::placement::{Constraint, PartitionCount, Weight};
 pub use ringfence_core::state::{
     MAX_PARTITION_WEIGHT, PartitionChange, Policy, PolicyChange, Takeover, WorkerChange,
 };

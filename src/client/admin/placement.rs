@@ -119,8 +119,8 @@ impl Admin {
     /// Approves moves: those of a plan ([`Plan::proposal`]), or back again ([`Undo::proposal`]). From then on whoever leads
     /// carries them out, within the keyspace's budget. Returns what names the approved plan.
     ///
-    /// It is put into the log in pieces, and starts with the last of them. When that fails half way, the plan is
-    /// stopped, and no move of it has begun.
+    /// It is put into the log in pieces, and starts with the last of them. When that fails half way, no move of it begins; it
+    /// stays open, and makes room for the next.
     ///
     /// # Errors
     /// [`ErrorKind::StaleEpoch`] when the map has changed since the plan was made: plan again. [`ErrorKind::Refused`] when there is
@@ -138,9 +138,7 @@ impl Admin {
         let open = self.ask_placement(CHANGE, request, async |mut c, r| c.open_plan(r).await).await?;
         let plan = LogIndex::new(open.plan);
         for moves in proposal.moves.chunks(CHUNK) {
-            if let Err(error) = self.extend(plan, &proposal.keyspace, moves).await {
-                return Err(self.abandon(plan, error).await);
-            }
+            self.extend(plan, &proposal.keyspace, moves).await.map_err(|error| not_approved(plan, &error))?;
         }
         Ok(plan)
     }
@@ -161,29 +159,8 @@ impl Admin {
         Ok(())
     }
 
-    /// Takes back a plan that could not be written, and says what became of it. A plan that stays open does nothing, and makes
-    /// room for the next.
-    async fn abandon(&self, plan: LogIndex, error: Error) -> Error {
-        let stopped = self.cancel_plan(Some(plan)).await.is_ok();
-        let (kind, plan) = (error.kind(), plan.get());
-        let message = match kind {
-            ErrorKind::StaleEpoch => {
-                format!(
-                    "the map has changed since the plan was made ({error}); nothing was moved: plan again"
-                )
-            }
-            // Its last moves may have arrived, and with them it started.
-            ErrorKind::UnknownOutcome if stopped => {
-                format!("{error}; plan {plan} is stopped, and what had begun of it goes on: look at it")
-            }
-            ErrorKind::UnknownOutcome => format!("{error}; plan {plan} may be under way: look at it"),
-            _ => format!("{error}; nothing was moved"),
-        };
-        Error::own(kind, message)
-    }
-
-    /// The way back from the last plan that is over, as things are now. Nothing is changed: approve its
-    /// [`proposal`](Undo::proposal).
+    /// The way back from the last plan that has moved something and is over, as things are now. Nothing is changed: approve
+    /// its [`proposal`](Undo::proposal).
     ///
     /// It has only the partitions that the plan has moved and that are still where it brought them. The way back from
     /// the way back is the plan again.
@@ -262,6 +239,19 @@ impl Admin {
         let answer = self.ask_placement(READ, request, async |mut c, r| c.list_directives(r).await).await?;
         Ok(answer.directives.into_iter().map(Into::into).collect())
     }
+}
+
+/// What became of a plan that could not be written whole, and what to do.
+fn not_approved(plan: LogIndex, error: &Error) -> Error {
+    let message = match error.kind() {
+        ErrorKind::StaleEpoch => {
+            format!("the map has changed since the plan was made ({error}); nothing was moved: plan again")
+        }
+        // Its last moves may have arrived, and with them it started.
+        ErrorKind::UnknownOutcome => format!("{error}; plan {} may be under way: look at it", plan.get()),
+        _ => format!("{error}; nothing was moved"),
+    };
+    Error::own(error.kind(), message)
 }
 
 type Client = ringfence_api::v1::placement_service_client::PlacementServiceClient<tonic::transport::Channel>;

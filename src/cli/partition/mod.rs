@@ -1,10 +1,13 @@
-//! `ringfence partition`: list, show and move partitions, and end their cooling.
+//! `ringfence partition`: list, show, move, pin and weigh partitions, end their cooling, and tell why they are where they are.
+
+mod explain;
+mod place;
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
+use crate::operator::{Who, planned};
 use crate::output::{Output, Table, properties};
 use crate::shape::{PartitionDetailShape, PartitionShape};
-use crate::text::ago;
 use clap::{Args, Subcommand};
 use ringfence::admin::{Admin, MoveStarted, Partition, PartitionDetail, Phase};
 use ringfence::ids::{Epoch, KeyspaceName, MoveId, PartitionId, Scope, WorkerId};
@@ -52,6 +55,60 @@ Example:
         /// Wait until that worker is ready; exit code 1 when another one got the partition
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        who: Who,
+    },
+    /// Let a partition belong to one worker while that one has a session
+    #[command(after_help = "\
+A pin goes before balance, and not before a failure: while the worker has no session others own the partition. It moves there
+by a planned move, within the budget.
+
+Examples:
+  ringfence partition pin orders/17 --to worker-3
+  ringfence partition pin orders/17                  # to whoever owns it")]
+    Pin {
+        /// The partition
+        #[arg(value_name = "KEYSPACE/PARTITION")]
+        partition: PartitionArg,
+        /// The worker [default: its owner]
+        #[arg(long, value_name = "WORKER")]
+        to: Option<WorkerId>,
+        #[command(flatten)]
+        who: Who,
+    },
+    /// Let a pinned partition be balanced again
+    Unpin {
+        /// The partition
+        #[arg(value_name = "KEYSPACE/PARTITION")]
+        partition: PartitionArg,
+        #[command(flatten)]
+        who: Who,
+    },
+    /// Say how much a partition counts compared with the others
+    #[command(after_help = "\
+A partition without a weight counts as 1. As soon as one partition of a keyspace has a weight, the keyspace is balanced by
+weight.")]
+    Weigh {
+        /// The partition
+        #[arg(value_name = "KEYSPACE/PARTITION")]
+        partition: PartitionArg,
+        /// 1 to 1000000; or `none`
+        #[arg(value_name = "N|none", value_parser = place::weight)]
+        weight: place::WeightArg,
+        #[command(flatten)]
+        who: Who,
+    },
+    /// Why a partition is where it is, why no other worker has it, and what it would take
+    Explain {
+        /// The partition
+        #[arg(value_name = "KEYSPACE/PARTITION")]
+        partition: PartitionArg,
+    },
+    /// Who owned a partition, under which epoch, why it moved and who decided it
+    History {
+        /// The partition
+        #[arg(value_name = "KEYSPACE/PARTITION")]
+        partition: PartitionArg,
     },
     /// End a partition's cooling now
     #[command(after_help = "\
@@ -66,9 +123,9 @@ see that the earlier owner is dead. Nothing is done when the partition does not 
 
 /// `orders/17`
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct PartitionArg {
-    keyspace: KeyspaceName,
-    partition: PartitionId,
+pub(crate) struct PartitionArg {
+    pub(crate) keyspace: KeyspaceName,
+    pub(crate) partition: PartitionId,
 }
 
 impl FromStr for PartitionArg {
@@ -94,7 +151,7 @@ impl fmt::Display for PartitionArg {
 /// What `move` and `end-cooling` did.
 #[derive(Debug, Serialize)]
 struct DoneShape {
-    /// `started`, `moved`, `ended` or `unchanged`.
+    /// `started`, `moved`, `ended`, `unchanged` or `planned`.
     result: &'static str,
     /// The move in progress, or that was waited for.
     #[serde(rename = "move")]
@@ -126,15 +183,28 @@ pub(crate) async fn run(args: PartitionArgs) -> Outcome {
             output.show(&PartitionDetailShape::from(&detail), || details(&detail))?;
             Ok(Exit::Done)
         }
-        Verb::Move { partition, to, wait } => move_it(&args.common, &partition, &to, wait).await,
+        Verb::Move { partition, to, wait, who } => move_it(&args.common, &partition, &to, wait, &who).await,
+        Verb::Pin { partition, to, who } => place::pin(&args.common, &partition, to, &who).await,
+        Verb::Unpin { partition, who } => place::unpin(&args.common, &partition, &who).await,
+        Verb::Weigh { partition, weight, who } => place::weigh(&args.common, &partition, weight, &who).await,
+        Verb::Explain { partition } => explain::explain(&args.common, &partition).await,
+        Verb::History { partition } => explain::history(&args.common, &partition).await,
         Verb::EndCooling { partition } => end_cooling(&admin, output, &partition).await,
     }
 }
 
-async fn move_it(common: &Common, partition: &PartitionArg, to: &WorkerId, wait: bool) -> Outcome {
+async fn move_it(common: &Common, partition: &PartitionArg, to: &WorkerId, wait: bool, who: &Who) -> Outcome {
     let coordinator = common.coordinator();
-    let admin = common.bounded(Admin::new(&coordinator));
+    let admin = who.asking(common.bounded(Admin::new(&coordinator)));
     let keyspace = partition.keyspace.as_str();
+    if who.dry_run {
+        let found = admin.partition(keyspace, partition.partition).await?.partition;
+        let there = found.owner.is_some_and(|owner| owner.worker == *to);
+        let shape = DoneShape { from_epoch: found.epoch.map(Epoch::get), ..DoneShape::new(planned(!there)) };
+        let would = if there { "is with" } else { "would move to" };
+        common.output().show(&shape, || format!("partition {partition} {would} {to}; nothing was done\n"))?;
+        return Ok(Exit::Done);
+    }
     // Followed from before the move, so that no owner in between is missed.
     let router = if wait { Some(common.follow(&coordinator, [keyspace]).await?) } else { None };
     let started = admin.move_partition(keyspace, partition.partition, to).await?;
@@ -257,18 +327,8 @@ fn details(detail: &PartitionDetail) -> String {
         ("ready", partition.ready.to_string()),
         ("why", why(partition)),
     ]);
-    let mut table = Table::new(["EPOCH", "OWNER", "SESSION", "GRANTED", "REASON"]);
-    for tenure in &detail.history {
-        table.row([
-            tenure.epoch.to_string(),
-            tenure.worker.to_string(),
-            tenure.session.to_string(),
-            ago(tenure.granted_unix_ms),
-            tenure.reason.clone(),
-        ]);
-    }
     text.push('\n');
-    text.push_str(&table.text());
+    text.push_str(&explain::tenures(&detail.history).text());
     text
 }
 

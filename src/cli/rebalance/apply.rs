@@ -1,0 +1,364 @@
+//! Approving a plan, and the way back.
+
+use super::plan;
+use super::saved::SavedPlan;
+use crate::args::Common;
+use crate::exit::{Exit, Failed, Outcome};
+use crate::operator::{Progress, Sure, Who, bar};
+use crate::text::short;
+use ringfence::admin::{Admin, ApprovedPlan, MoveStep, Partition, PlanStage, Proposal};
+use ringfence::ids::{KeyspaceName, LogIndex, PartitionId};
+use ringfence::{Error, ErrorKind};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Between two looks at a plan that is carried out.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// Where the plan comes from: a file, or else a keyspace to be planned now.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) file: Option<PathBuf>,
+    pub(super) keyspace: Option<KeyspaceName>,
+}
+
+/// What became of a plan.
+#[derive(Debug, Serialize)]
+struct AppliedShape {
+    /// `approved`, `done` (with `--wait`), `cancelled`, `unchanged` or `planned`.
+    result: &'static str,
+    /// What names it; `null` when none was opened.
+    plan: Option<u64>,
+    /// The plan that it undoes.
+    undoes: Option<u64>,
+    keyspace: Option<String>,
+    /// How many moves it has.
+    moves: usize,
+    /// With `--wait`: how many were made, and how many passed over.
+    begun: Option<u32>,
+    skipped: Option<u32>,
+    /// Of an undo: how many moves are not undone, because their partitions have moved on.
+    left: Option<usize>,
+}
+
+impl AppliedShape {
+    fn of(result: &'static str, proposal: &Proposal) -> AppliedShape {
+        AppliedShape {
+            result,
+            plan: None,
+            undoes: proposal.undoes.map(LogIndex::get),
+            keyspace: Some(proposal.keyspace.to_string()),
+            moves: proposal.moves.len(),
+            begun: None,
+            skipped: None,
+            left: None,
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let AppliedShape { moves, .. } = self;
+        let keyspace = self.keyspace.as_deref().unwrap_or("-");
+        let plan = self.plan.unwrap_or(0);
+        let left = match self.left {
+            Some(left) if left > 0 => {
+                format!("; {left} more have moved on since, or are still on their way, and are left alone")
+            }
+            _ => String::new(),
+        };
+        match self.result {
+            "unchanged" => format!("there is nothing to move{left}\n"),
+            "planned" => {
+                format!("{moves} partitions of keyspace {keyspace} would move{left}; nothing was done\n")
+            }
+            "done" => format!(
+                "plan {plan} is done: {} partitions of keyspace {keyspace} moved, {} were passed over{left}\n",
+                self.begun.unwrap_or(0),
+                self.skipped.unwrap_or(0)
+            ),
+            _ => format!(
+                "plan {plan} of {moves} moves in keyspace {keyspace} is being carried out{left}; \
+                 `ringfence rebalance status` shows how far it is\n"
+            ),
+        }
+    }
+}
+
+/// Runs `ringfence rebalance apply`.
+pub(super) async fn apply(common: &Common, source: &Source, wait: bool, who: &Who, sure: Sure) -> Outcome {
+    sure.or_terminal(who)?;
+    let admin = who.admin(common);
+    let proposal = match (&source.file, &source.keyspace) {
+        (Some(file), _) => from_file(&admin, file).await?,
+        (None, Some(keyspace)) => {
+            let plan = admin.plan(keyspace.as_str(), &[]).await?;
+            if !common.output().is_json() && io::stderr().is_terminal() {
+                eprintln!("{}", plan::text(&plan, None));
+            }
+            plan.proposal()?
+        }
+        (None, None) => return Err(Failed::usage("say which plan: a file, or --keyspace")),
+    };
+    put(common, &admin, &proposal, None, wait, who, sure).await
+}
+
+async fn from_file(admin: &Admin, file: &std::path::Path) -> Result<Proposal, Failed> {
+    let (cluster, proposal) = SavedPlan::read(file)?;
+    let here = admin.cluster_status().await?.cluster;
+    if here.as_ref() != Some(&cluster) {
+        let here = here.map_or("one that still forms".to_owned(), |here| here.to_string());
+        return Err(Failed::refused(format!(
+            "{} was made for cluster {cluster}, and this is {here}: name the right endpoints, or plan again here",
+            file.display()
+        )));
+    }
+    Ok(proposal)
+}
+
+/// Runs `ringfence rebalance undo`.
+pub(super) async fn undo(common: &Common, wait: bool, who: &Who, sure: Sure) -> Outcome {
+    sure.or_terminal(who)?;
+    let admin = who.admin(common);
+    let undo = admin.undo_plan().await?;
+    put(common, &admin, &undo.proposal, Some(undo.left), wait, who, sure).await
+}
+
+/// Puts moves to the coordinator, when they are meant.
+async fn put(
+    common: &Common,
+    admin: &Admin,
+    proposal: &Proposal,
+    left: Option<usize>,
+    wait: bool,
+    who: &Who,
+    sure: Sure,
+) -> Outcome {
+    let output = common.output();
+    if proposal.moves.is_empty() {
+        let shape = AppliedShape { left, ..AppliedShape::of("unchanged", proposal) };
+        output.show(&shape, || shape.sentence())?;
+        return Ok(Exit::Done);
+    }
+    // The coordinator looks again. What is stale already is not worth a question.
+    not_stale(proposal, &admin.partitions(proposal.keyspace.as_str()).await?)?;
+    if who.dry_run {
+        let shape = AppliedShape { left, ..AppliedShape::of("planned", proposal) };
+        output.show(&shape, || shape.sentence())?;
+        return Ok(Exit::Done);
+    }
+    sure.ask(&question(proposal))?;
+    let plan = admin.approve(proposal).await?;
+    let mut shape = AppliedShape { plan: Some(plan.get()), left, ..AppliedShape::of("approved", proposal) };
+    let mut exit = Exit::Done;
+    if wait {
+        let over = until_over(admin, plan, proposal, common.wait()).await?;
+        (shape.begun, shape.skipped) = (Some(over.begun), Some(over.skipped));
+        shape.result = if over.stage == PlanStage::Cancelled { "cancelled" } else { "done" };
+        if over.stage == PlanStage::Cancelled || over.skipped > 0 {
+            exit = Exit::Failed;
+        }
+    }
+    output.show(&shape, || match shape.result {
+        "cancelled" => format!(
+            "somebody cancelled plan {}: {} of {} moves had begun\n",
+            plan.get(),
+            shape.begun.unwrap_or(0),
+            shape.moves
+        ),
+        _ => shape.sentence(),
+    })?;
+    Ok(exit)
+}
+
+/// `This moves 12 partitions of keyspace orders: 8 from w1 to w3, 4 from w2 to w3.`
+fn question(proposal: &Proposal) -> String {
+    const PAIRS: usize = 8;
+    let mut pairs: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for planned in &proposal.moves {
+        *pairs.entry((planned.from.as_str(), planned.to.as_str())).or_default() += 1;
+    }
+    let shown = pairs.iter().take(PAIRS).map(|((from, to), count)| format!("{count} from {from} to {to}"));
+    let mut shown: Vec<String> = shown.collect();
+    if pairs.len() > PAIRS {
+        shown.push("and so on".to_owned());
+    }
+    let what = match proposal.undoes {
+        Some(plan) => format!("This undoes plan {} and moves", plan.get()),
+        None => "This moves".to_owned(),
+    };
+    format!(
+        "{what} {} partitions of keyspace {}: {}.",
+        proposal.moves.len(),
+        proposal.keyspace,
+        shown.join(", ")
+    )
+}
+
+/// Whether an owner has changed since the plan was made.
+fn not_stale(proposal: &Proposal, partitions: &[Partition]) -> Result<(), Failed> {
+    let now: BTreeMap<PartitionId, &Partition> =
+        partitions.iter().map(|partition| (partition.partition, partition)).collect();
+    let changed = proposal.moves.iter().filter(|planned| {
+        let partition = now.get(&planned.partition);
+        partition.is_none_or(|partition| partition.epoch != Some(planned.epoch) || partition.owner.is_none())
+    });
+    match changed.count() {
+        0 => Ok(()),
+        changed => Err(Failed::of(
+            ErrorKind::StaleEpoch,
+            format!(
+                "{changed} of the plan's partitions have another owner than when it was made: plan again"
+            ),
+        )),
+    }
+}
+
+/// Waits until no move of the plan is to begin any more, and those that have begun have been made.
+async fn until_over(
+    admin: &Admin,
+    plan: LogIndex,
+    proposal: &Proposal,
+    limit: Duration,
+) -> Result<ApprovedPlan, Failed> {
+    let mut progress = Progress::new();
+    let size = u64::try_from(proposal.moves.len()).unwrap_or(u64::MAX);
+    let look = async {
+        loop {
+            match look(admin, plan, proposal).await {
+                Ok(Looked::Over(over)) => return Ok(over),
+                Ok(Looked::Begun(begun)) => progress.show(format!("{} moves begun", bar(begun.into(), size))),
+                Ok(Looked::Ending(left)) => {
+                    progress.show(format!("every move has begun, {left} not done yet"));
+                }
+                Ok(Looked::Forgotten) => {
+                    let why = "is not remembered any more: two others were approved since";
+                    return Err(Failed::refused(format!("plan {} {why}", plan.get())));
+                }
+                // The next leader goes on with it.
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return Err(Failed::from(error)),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    match tokio::time::timeout(limit, look).await {
+        Ok(over) => over,
+        Err(_) => Err(Failed::timeout(format!(
+            "plan {} is not done after {}, and goes on; see `ringfence rebalance status`",
+            plan.get(),
+            short(limit)
+        ))),
+    }
+}
+
+enum Looked {
+    Begun(u32),
+    Ending(usize),
+    Over(ApprovedPlan),
+    Forgotten,
+}
+
+async fn look(admin: &Admin, plan: LogIndex, proposal: &Proposal) -> Result<Looked, Error> {
+    let plans = admin.plans(false).await?;
+    let Some(now) = plans.into_iter().find(|found| found.id == plan) else { return Ok(Looked::Forgotten) };
+    if !now.stage.is_over() {
+        return Ok(Looked::Begun(now.begun));
+    }
+    let plans = admin.plans(true).await?;
+    let Some(now) = plans.into_iter().find(|found| found.id == plan) else { return Ok(Looked::Over(now)) };
+    let begun: BTreeMap<PartitionId, &MoveStep> =
+        now.moves.iter().map(|planned| (planned.partition, &planned.step)).collect();
+    let partitions = admin.partitions(proposal.keyspace.as_str()).await?;
+    let of: BTreeMap<PartitionId, &Partition> =
+        partitions.iter().map(|partition| (partition.partition, partition)).collect();
+    // A move is made when a higher epoch has an owner that is ready.
+    let not_made = proposal.moves.iter().filter(|planned| {
+        begun.get(&planned.partition).is_some_and(|step| **step == MoveStep::Begun)
+            && of.get(&planned.partition).is_some_and(|now| now.epoch <= Some(planned.epoch) || !now.ready)
+    });
+    match not_made.count() {
+        0 => Ok(Looked::Over(now)),
+        left => Ok(Looked::Ending(left)),
+    }
+}
+
+/// Runs `ringfence rebalance cancel`.
+pub(super) async fn cancel(common: &Common, who: &Who) -> Outcome {
+    let admin = who.admin(common);
+    let plans = admin.plans(false).await?;
+    let under_way = plans.iter().find(|plan| !plan.stage.is_over());
+    let result = match under_way {
+        None => "unchanged",
+        Some(_) if who.dry_run => "planned",
+        // By name: the next plan must not be stopped in its place.
+        Some(plan) if admin.cancel_plan(Some(plan.id)).await? => "cancelled",
+        Some(_) => "unchanged",
+    };
+    let shape = AppliedShape {
+        result,
+        plan: under_way.map(|plan| plan.id.get()),
+        undoes: None,
+        keyspace: under_way.and_then(|plan| plan.keyspace.as_ref()).map(ToString::to_string),
+        moves: under_way.map_or(0, |plan| plan.size as usize),
+        begun: under_way.map(|plan| plan.begun),
+        skipped: under_way.map(|plan| plan.skipped),
+        left: None,
+    };
+    common.output().show(&shape, || match (result, shape.plan) {
+        ("cancelled", Some(plan)) => format!("plan {plan} is cancelled; what had begun of it goes on\n"),
+        ("planned", Some(plan)) => format!("plan {plan} would be cancelled; nothing was done\n"),
+        _ => "no plan is being carried out\n".to_owned(),
+    })?;
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::json;
+    use ringfence::admin::ProposedMove;
+    use ringfence::ids::{Epoch, WorkerId};
+
+    fn proposal(moves: &[(u32, &str, &str)]) -> Proposal {
+        let one = |(partition, from, to): &(u32, &str, &str)| ProposedMove {
+            partition: PartitionId::new(*partition),
+            epoch: Epoch::new(5).unwrap(),
+            from: WorkerId::new(from).unwrap(),
+            to: WorkerId::new(to).unwrap(),
+        };
+        let keyspace = KeyspaceName::new("orders").unwrap();
+        Proposal { keyspace, moves: moves.iter().map(one).collect(), undoes: None }
+    }
+
+    #[test]
+    fn the_json_shape_of_what_became_of_a_plan_is_a_contract() {
+        let shape = AppliedShape {
+            plan: Some(77),
+            left: Some(1),
+            ..AppliedShape::of("approved", &proposal(&[(1, "w1", "w2")]))
+        };
+        assert_eq!(
+            json(&shape).unwrap(),
+            r#"{"result":"approved","plan":77,"undoes":null,"keyspace":"orders","moves":1,"begun":null,"#
+                .to_owned()
+                + r#""skipped":null,"left":1}"#
+        );
+        assert!(shape.sentence().contains("1 more have moved on"));
+    }
+
+    #[test]
+    fn what_is_to_be_confirmed_is_said_in_numbers() {
+        let asked = question(&proposal(&[(1, "w1", "w3"), (2, "w1", "w3"), (3, "w2", "w3")]));
+        assert_eq!(asked, "This moves 3 partitions of keyspace orders: 2 from w1 to w3, 1 from w2 to w3.");
+        let back = Proposal { undoes: Some(LogIndex::new(7)), ..proposal(&[(1, "w1", "w2")]) };
+        assert!(question(&back).starts_with("This undoes plan 7 and moves 1 "));
+    }
+
+    #[test]
+    fn what_the_coordinator_would_refuse_is_found_before_it_is_asked_about() {
+        let gone = not_stale(&proposal(&[(1, "w1", "w2")]), &[]).unwrap_err();
+        assert!(matches!(gone, Failed::Error { code: "stale_epoch", .. }));
+    }
+}

@@ -1,0 +1,155 @@
+//! A worker gives up all it has, and is safe to stop.
+
+use super::known;
+use super::set::{SetShape, would_change};
+use crate::args::Common;
+use crate::exit::{Exit, Failed, Outcome};
+use crate::operator::{Progress, Sure, Who, bar, planned, result};
+use crate::text::short;
+use ringfence::admin::{Admin, WorkerChange, WorkerDetail};
+use ringfence::ids::WorkerId;
+use std::time::Duration;
+
+pub(super) const AFTER_HELP: &str = "\
+Its partitions go to others by planned moves, within the budget of each keyspace. It stays drained, also when its process is
+stopped and another of its name joins, until `ringfence worker undrain`. What is frozen or pinned, or has nowhere else to go, stays
+with it; `ringfence rebalance plan` says so.
+
+A drain is asked about on a terminal; elsewhere it needs --yes.
+
+Examples:
+  ringfence worker drain worker-3 --reason 'new kernel'
+  ringfence worker drain worker-3 --wait 60s --yes        # in a stop hook
+  ringfence worker drain worker-3 --check && systemctl stop worker-3";
+
+/// Between two looks at a worker that drains.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Drains a worker, and waits for so long until it may be stopped.
+pub(super) async fn drain(
+    common: &Common,
+    worker: &WorkerId,
+    wait: Option<Duration>,
+    who: &Who,
+    sure: Sure,
+) -> Outcome {
+    sure.or_terminal(who)?;
+    let admin = who.admin(common);
+    let before = known(&admin, worker).await?;
+    let change = WorkerChange { drained: Some(true), ..WorkerChange::default() };
+    let would = would_change(before.as_ref().map(|detail| &detail.settings), &change);
+    let output = common.output();
+    if who.dry_run {
+        let shape = SetShape::new(planned(would), worker, before.as_ref());
+        output.show(&shape, || shape.sentence())?;
+        return Ok(Exit::Done);
+    }
+    if would {
+        sure.ask(&question(worker, before.as_ref()))?;
+    }
+    let mut result = result(admin.set_worker(worker, &change).await?);
+    let detail = match wait {
+        Some(limit) => {
+            result = "drained";
+            Some(until_it_may_stop(&admin, worker, before.as_ref(), limit).await?)
+        }
+        None => known(&admin, worker).await?,
+    };
+    let shape = SetShape::new(result, worker, detail.as_ref());
+    output.show(&shape, || shape.sentence())?;
+    Ok(Exit::Done)
+}
+
+fn question(worker: &WorkerId, detail: Option<&WorkerDetail>) -> String {
+    match detail {
+        Some(WorkerDetail { session: Some(_), partitions, .. }) => format!(
+            "This takes all {partitions} partitions away from worker {worker}, and it gets none until it is undrained."
+        ),
+        _ => format!(
+            "Worker {worker} has no session now; it will get nothing when it joins, until it is undrained."
+        ),
+    }
+}
+
+async fn until_it_may_stop(
+    admin: &Admin,
+    worker: &WorkerId,
+    before: Option<&WorkerDetail>,
+    limit: Duration,
+) -> Result<WorkerDetail, Failed> {
+    let all = before.map_or(0, |detail| detail.partitions);
+    let mut last = None;
+    let mut progress = Progress::new();
+    let looked = tokio::time::timeout(limit, async {
+        loop {
+            match admin.worker(worker).await {
+                Ok(detail) if detail.may_stop() => return Ok(detail),
+                Ok(detail) => {
+                    let gone = all.saturating_sub(detail.partitions);
+                    progress.show(format!("{} partitions gone", bar(gone.into(), all.into())));
+                    last = Some(detail);
+                }
+                // The next leader knows of it too.
+                Err(error) if error.is_retryable() => {}
+                Err(error) => return Err(Failed::from(error)),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    });
+    match looked.await {
+        Ok(looked) => looked,
+        Err(_) => Err(Failed::timeout(left(worker, last.as_ref(), limit))),
+    }
+}
+
+/// What is left after so long, and where to look.
+fn left(worker: &WorkerId, last: Option<&WorkerDetail>, limit: Duration) -> String {
+    let after = short(limit);
+    match last {
+        None => format!("worker {worker} is drained, and could not be looked at within {after}"),
+        Some(detail) if detail.settings.drained.is_none() => {
+            format!(
+                "somebody has undrained worker {worker} meanwhile; see `ringfence worker history {worker}`"
+            )
+        }
+        Some(detail) => format!(
+            "worker {worker} still holds {} partitions, and {} are on their way to it, after {after}; it stays drained; \
+             `ringfence rebalance plan` and `ringfence settings` say what keeps them",
+            detail.partitions, detail.arriving
+        ),
+    }
+}
+
+/// Says whether a worker's process may be stopped, in the exit code too.
+pub(super) async fn check(common: &Common, worker: &WorkerId) -> Outcome {
+    let detail = common.admin().worker(worker).await?;
+    let (result, exit) = if detail.may_stop() { ("may_stop", Exit::Done) } else { ("not_yet", Exit::Failed) };
+    let shape = SetShape::new(result, worker, Some(&detail));
+    common.output().show(&shape, || verdict(worker, &detail))?;
+    Ok(exit)
+}
+
+fn verdict(worker: &WorkerId, detail: &WorkerDetail) -> String {
+    let WorkerDetail { partitions, arriving, settings, .. } = detail;
+    if detail.may_stop() {
+        return format!("worker {worker} holds nothing and gets nothing: it may be stopped\n");
+    }
+    if *partitions == 0 && *arriving == 0 && settings.drained.is_none() {
+        return format!(
+            "worker {worker} holds nothing, and may get something at any time: it is not drained\n"
+        );
+    }
+    format!("worker {worker} holds {partitions} partitions, and {arriving} are on their way to it: not yet\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_nobody_has_seen_is_told_from_one_that_is_there() {
+        let worker = WorkerId::new("w1").unwrap();
+        assert!(question(&worker, None).contains("has no session now"));
+        assert!(left(&worker, None, Duration::from_secs(60)).contains("within 1m"));
+    }
+}

@@ -1,0 +1,176 @@
+//! What is set about a worker.
+
+use super::known;
+use crate::args::Common;
+use crate::exit::{Exit, Failed, Outcome};
+use crate::operator::{Sure, Who, planned, result};
+use ringfence::admin::{Weight, WorkerChange, WorkerDetail, WorkerSettings};
+use ringfence::ids::{SessionId, WorkerId};
+use serde::Serialize;
+
+/// A weight, or `own` for the one that the worker gave when it joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WeightArg(pub(super) Option<Weight>);
+
+pub(super) fn weight(text: &str) -> Result<WeightArg, String> {
+    if text == "own" {
+        return Ok(WeightArg(None));
+    }
+    let number: u32 =
+        text.parse().map_err(|_| format!("it is a number from 1 to {}, or `own`", Weight::MAX))?;
+    Weight::new(number).map(|weight| WeightArg(Some(weight))).map_err(|error| error.to_string())
+}
+
+/// What a change about a worker did, and how the worker is now.
+#[derive(Debug, Serialize)]
+pub(super) struct SetShape {
+    /// `changed`, `unchanged`, `planned`; `drained`, with `--wait`; of `--check`: `may_stop`, `not_yet`.
+    pub(super) result: &'static str,
+    pub(super) worker: String,
+    /// `null` when it has none.
+    pub(super) session: Option<u64>,
+    /// How many partitions it owns.
+    pub(super) partitions: u32,
+    /// Of how many moves it is the target.
+    pub(super) arriving: u32,
+}
+
+impl SetShape {
+    pub(super) fn new(result: &'static str, worker: &WorkerId, detail: Option<&WorkerDetail>) -> SetShape {
+        SetShape {
+            result,
+            worker: worker.to_string(),
+            session: detail.and_then(|detail| detail.session).map(SessionId::get),
+            partitions: detail.map_or(0, |detail| detail.partitions),
+            arriving: detail.map_or(0, |detail| detail.arriving),
+        }
+    }
+
+    /// For people. A name with a slip of the pen in it is a worker that nobody has seen.
+    pub(super) fn sentence(&self) -> String {
+        let SetShape { worker, partitions, .. } = self;
+        let done = match self.result {
+            "planned" => "would be changed; nothing was done",
+            "unchanged" => "was so already",
+            "drained" => "holds nothing and gets nothing: it may be stopped",
+            _ => "changed",
+        };
+        let now = match self.session {
+            None => "it has no session now".to_owned(),
+            Some(session) => format!("session s{session}, {partitions} partitions"),
+        };
+        format!("worker {worker}: {done} ({now})\n")
+    }
+}
+
+/// Changes settings, or says what it would do.
+pub(super) async fn set(common: &Common, worker: &WorkerId, change: &WorkerChange, who: &Who) -> Outcome {
+    let admin = who.admin(common);
+    let (result, detail) = if who.dry_run {
+        let detail = known(&admin, worker).await?;
+        (planned(would_change(detail.as_ref().map(|detail| &detail.settings), change)), detail)
+    } else {
+        let result = result(admin.set_worker(worker, change).await?);
+        (result, known(&admin, worker).await?)
+    };
+    let shape = SetShape::new(result, worker, detail.as_ref());
+    common.output().show(&shape, || shape.sentence())?;
+    Ok(Exit::Done)
+}
+
+/// Lets a drained worker have partitions again; with `if_by`, only when that one drained it.
+pub(super) async fn undrain(common: &Common, worker: &WorkerId, if_by: Option<&str>, who: &Who) -> Outcome {
+    if let Some(name) = if_by {
+        let detail = known(&who.admin(common), worker).await?;
+        let drained = detail.as_ref().and_then(|detail| detail.settings.drained.as_ref());
+        if drained.is_none_or(|directive| directive.by != name) {
+            let shape = SetShape::new("unchanged", worker, detail.as_ref());
+            common.output().show(&shape, || match drained {
+                None => format!("worker {worker} is not drained\n"),
+                Some(by) => format!(
+                    "worker {worker} stays drained: {}\n",
+                    crate::text::plain(&crate::settings::by(by))
+                ),
+            })?;
+            return Ok(Exit::Done);
+        }
+    }
+    let change = WorkerChange { drained: Some(false), ..WorkerChange::default() };
+    set(common, worker, &change, who).await
+}
+
+/// Forgets what is set about a worker.
+pub(super) async fn remove(common: &Common, worker: &WorkerId, who: &Who, sure: Sure) -> Outcome {
+    sure.or_terminal(who)?;
+    let admin = who.admin(common);
+    let detail = known(&admin, worker).await?;
+    let set = detail.as_ref().is_some_and(|detail| is_set(&detail.settings));
+    let result = if who.dry_run {
+        if let Some(session) = detail.as_ref().and_then(|detail| detail.session) {
+            return Err(Failed::refused(format!(
+                "worker {worker} has a session ({session}): stop it first, or drain it to take its partitions away"
+            )));
+        }
+        planned(set)
+    } else {
+        sure.ask(&format!("This forgets all that is set about worker {worker}."))?;
+        result(admin.forget_worker(worker).await?)
+    };
+    let shape = SetShape::new(result, worker, None);
+    common.output().show(&shape, || match result {
+        "changed" => format!("worker {worker} is forgotten\n"),
+        "planned" => format!("worker {worker} would be forgotten; nothing was done\n"),
+        _ => format!("nothing is set about worker {worker}\n"),
+    })?;
+    Ok(Exit::Done)
+}
+
+fn is_set(settings: &WorkerSettings) -> bool {
+    settings.drained.is_some()
+        || settings.cordoned.is_some()
+        || settings.frozen.is_some()
+        || settings.weight.is_some()
+}
+
+/// Whether a change would do anything.
+pub(super) fn would_change(now: Option<&WorkerSettings>, change: &WorkerChange) -> bool {
+    let switch = |to: Option<bool>, is: Option<bool>| to.is_some_and(|to| is.unwrap_or(false) != to);
+    switch(change.drained, now.map(|set| set.drained.is_some()))
+        || switch(change.cordoned, now.map(|set| set.cordoned.is_some()))
+        || switch(change.frozen, now.map(|set| set.frozen.is_some()))
+        || change.weight.is_some_and(|to| now.and_then(|set| set.weight) != to.map(Weight::get))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::json;
+
+    #[test]
+    fn the_json_shape_of_a_change_is_a_contract() {
+        let shape = SetShape::new("changed", &WorkerId::new("w1").unwrap(), None);
+        assert_eq!(
+            json(&shape).unwrap(),
+            r#"{"result":"changed","worker":"w1","session":null,"partitions":0,"arriving":0}"#
+        );
+        assert_eq!(shape.sentence(), "worker w1: changed (it has no session now)\n");
+    }
+
+    #[test]
+    fn f062_a_weight_that_cannot_be_one_is_bad_usage_and_says_the_bounds() {
+        assert_eq!(weight("own"), Ok(WeightArg(None)));
+        assert_eq!(weight("7").unwrap().0.map(Weight::get), Some(7));
+        for bad in ["0", "10001", "-1", "", "Own"] {
+            assert!(weight(bad).unwrap_err().contains("10000"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_what_was_never_set_is_one_unless_it_turns_something_off() {
+        let drain = |drained| WorkerChange { drained: Some(drained), ..WorkerChange::default() };
+        assert!(would_change(None, &drain(true)) && !would_change(None, &drain(false)));
+        let own = WorkerChange { weight: Some(None), ..WorkerChange::default() };
+        let two = WorkerChange { weight: Some(Weight::new(2).ok()), ..WorkerChange::default() };
+        assert!(!would_change(None, &own) && would_change(None, &two));
+    }
+}

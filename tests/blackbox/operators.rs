@@ -1,0 +1,338 @@
+//! What operators decide about where partitions are, with the real binary: drains, pins, freezes, plans, and who did it.
+
+use crate::harness::{Cluster, Fleet, KEYSPACE, Ran, run_with, wait_for};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What a command is refused with.
+#[track_caller]
+fn refused(ran: &Ran, exit: i32, code: &str, part: &str) {
+    let error = &ran.json()["error"];
+    assert_eq!((ran.code, &error["code"]), (exit, &code.into()), "{ran:?}");
+    assert!(error["message"].as_str().unwrap().contains(part), "{part}: {ran:?}");
+}
+
+/// A command that has to succeed, and its result.
+#[track_caller]
+fn result(cluster: &Cluster, args: &[&str]) -> String {
+    cluster.run(args).done()["result"].as_str().unwrap().to_owned()
+}
+
+/// The workers that own partitions.
+fn owners(cluster: &Cluster) -> BTreeSet<String> {
+    cluster.owners(KEYSPACE).into_values().map(|(worker, _, _)| worker).collect()
+}
+
+/// How many partitions a worker owns.
+fn owned_by(cluster: &Cluster, worker: &str) -> usize {
+    cluster.owners(KEYSPACE).into_values().filter(|(owner, _, _)| owner == worker).count()
+}
+
+/// All that is owned is ready and with one of these.
+fn only_with(cluster: &Cluster, workers: &[&str]) {
+    let expected: BTreeSet<String> = workers.iter().map(|worker| (*worker).to_owned()).collect();
+    wait_for(&format!("{workers:?} own everything"), || {
+        cluster.all_ready(KEYSPACE);
+        (owners(cluster) == expected).then_some(())
+    });
+}
+
+/// `w1` owns all four partitions of a keyspace that does not balance, and `w2` has joined.
+fn lopsided(cluster: &Cluster) -> Fleet {
+    let create = ["keyspace", "create", KEYSPACE, "--partitions", "4", "--ttl", "2s", "--balance", "false"];
+    cluster.run(&create).done();
+    let mut fleet = Fleet::of(cluster, true);
+    fleet.start("w1");
+    fleet.balanced(&["w1"], 4);
+    fleet.start("w2");
+    joined(cluster, "w2");
+    fleet
+}
+
+fn joined(cluster: &Cluster, worker: &str) {
+    wait_for(&format!("{worker} has joined"), || {
+        let all = cluster.run(&["worker", "list"]).done();
+        all.as_array().unwrap().iter().any(|found| found["worker"] == worker).then_some(())
+    });
+}
+
+/// The newest grant in a partition's history.
+fn newest(cluster: &Cluster, partition: &str) -> Value {
+    cluster.run(&["partition", "history", partition]).done()[0].clone()
+}
+
+#[test]
+fn f029_a_drained_worker_gives_all_of_it_away_and_then_may_be_stopped() {
+    let cluster = Cluster::dev();
+    cluster.create_keyspace(KEYSPACE, 4, "2s");
+    let mut fleet = Fleet::of(&cluster, true);
+    fleet.start("w1");
+    fleet.start("w2");
+    fleet.balanced(&["w1", "w2"], 4);
+    cluster.all_ready(KEYSPACE);
+
+    let check = || cluster.run(&["worker", "drain", "w1", "--check"]);
+    assert_eq!((check().code, &check().json()["result"]), (1, &"not_yet".into()));
+    // Nobody can be asked.
+    refused(&cluster.run(&["worker", "drain", "w1"]), 2, "usage", "say --yes");
+    assert_eq!(result(&cluster, &["worker", "drain", "w1", "--dry-run"]), "planned");
+    refused(&cluster.run(&["worker", "drain", "nobody", "--check"]), 1, "not_found", "nobody");
+    assert_eq!(owned_by(&cluster, "w1"), 2, "a dry run does nothing");
+
+    let by_ada = ["--by", "ada", "--reason", "a new disk"];
+    let drain = [&["worker", "drain", "w1", "--wait", "40s", "--yes"][..], &by_ada].concat();
+    let drained = cluster.run(&drain).done();
+    assert_eq!((&drained["result"], &drained["partitions"]), (&"drained".into(), &0.into()), "{drained}");
+    assert!(drained["session"].is_u64(), "it lives on: {drained}");
+    only_with(&cluster, &["w2"]);
+    assert_eq!((check().code, &check().json()["result"]), (0, &"may_stop".into()));
+    assert_eq!(result(&cluster, &["worker", "drain", "w1", "--yes"]), "unchanged");
+
+    // The history says who, and why.
+    let given = (0..4).map(|number| newest(&cluster, &format!("{KEYSPACE}/{number}")));
+    let drained: Vec<Value> = given.filter(|grant| grant["reason"] == "its owner is drained").collect();
+    assert_eq!(drained.len(), 2, "{drained:?}");
+    for grant in &drained {
+        assert_eq!((&grant["worker"], &grant["directive"]["by"]), (&"w2".into(), &"ada".into()));
+        assert_eq!(grant["directive"]["reason"], "a new disk");
+        assert_eq!(grant["directive"]["what"], "drain worker w1");
+    }
+    let events = cluster.run(&["worker", "history", "w1"]).done();
+    // The newest first: somebody drained what was drained already.
+    let event = &events[1];
+    assert_eq!((&event["what"], &event["by"]), (&"drain worker w1".into(), &"ada".into()), "{events}");
+    let shown = cluster.run(&["worker", "show", "w1"]).done();
+    assert_eq!((&shown["may_stop"], &shown["settings"]["drained"]["by"]), (&true.into(), &"ada".into()));
+    assert_eq!(shown["live"]["worker"], "w1");
+
+    // A start hook takes back its own drain, and nobody else's.
+    let undrain = |by: &str| result(&cluster, &["worker", "undrain", "w1", "--if-by", by]);
+    assert_eq!(undrain("stop-hook"), "unchanged");
+    assert_eq!(owned_by(&cluster, "w1"), 0);
+    refused(&cluster.run(&["worker", "remove", "w1", "--yes"]), 1, "refused", "session");
+    assert_eq!(undrain("ada"), "changed");
+    only_with(&cluster, &["w1", "w2"]);
+
+    // What is set outlives the worker, until it is forgotten.
+    assert_eq!(result(&cluster, &["worker", "weight", "w1", "3"]), "changed");
+    assert!(fleet.leave("w1").success());
+    wait_for("w1 has left", || {
+        cluster.run(&["worker", "show", "w1"]).done()["session"].is_null().then_some(())
+    });
+    assert_eq!(cluster.run(&["settings"]).done()["workers"][0]["weight"], 3);
+    assert_eq!(result(&cluster, &["worker", "remove", "w1", "--dry-run"]), "planned");
+    assert_eq!(result(&cluster, &["worker", "remove", "w1", "--yes"]), "changed");
+    assert_eq!(cluster.run(&["settings"]).done()["workers"], json!([]));
+    assert_eq!(fleet.audit().lost, 0);
+}
+
+#[test]
+fn a_pinned_partition_goes_to_its_worker_and_stays_there_until_it_is_unpinned() {
+    let cluster = Cluster::dev();
+    let fleet = lopsided(&cluster);
+    let pin = ["partition", "pin", "orders/0", "--to", "w2", "--by", "ada"];
+    assert_eq!(result(&cluster, &[&pin[..], &["--dry-run"]].concat()), "planned");
+    assert_eq!(owned_by(&cluster, "w2"), 0, "a dry run does nothing");
+    assert_eq!(result(&cluster, &pin), "changed");
+    assert_eq!(result(&cluster, &pin), "unchanged");
+    assert_eq!(result(&cluster, &[&pin[..], &["--dry-run"]].concat()), "unchanged");
+    wait_for("w2 owns it", || (cluster.owners(KEYSPACE)[&0].0 == "w2").then_some(()));
+    let grant = newest(&cluster, "orders/0");
+    assert_eq!((&grant["reason"], &grant["directive"]["by"]), (&"pinned".into(), &"ada".into()), "{grant}");
+
+    cluster.all_ready(KEYSPACE);
+    let told = cluster.run(&["partition", "explain", "orders/0"]).done();
+    assert_eq!(told["because"], "it is pinned there", "{told}");
+    assert_eq!(told["directives"][0]["what"], "pin to worker w2 partition orders/0", "{told}");
+    assert_eq!(told["partition"]["worker"], "w2");
+    let set = cluster.run(&["settings"]).done();
+    assert_eq!((&set["partitions"][0]["pin"], &set["partitions"][0]["partition"]), (&"w2".into(), &0.into()));
+
+    // Nobody is named: whoever owns it.
+    assert_eq!(result(&cluster, &["partition", "pin", "orders/1"]), "changed");
+    let pins = cluster.run(&["settings"]).done();
+    assert_eq!(pins["partitions"][1]["pin"], "w1", "{pins}");
+    for partition in ["orders/0", "orders/1"] {
+        assert_eq!(result(&cluster, &["partition", "unpin", partition]), "changed");
+    }
+    assert_eq!(result(&cluster, &["partition", "unpin", "orders/1"]), "unchanged");
+    assert_eq!(cluster.run(&["settings"]).done()["partitions"], json!([]));
+    refused(
+        &cluster.run(&["partition", "pin", "orders/4", "--to", "w1"]),
+        1,
+        "not_found",
+        "partitions 0 to 3",
+    );
+    drop(fleet);
+}
+
+#[test]
+fn what_is_frozen_is_not_balanced_until_it_is_free_again() {
+    let cluster = Cluster::dev();
+    cluster.create_keyspace(KEYSPACE, 4, "2s");
+    let mut fleet = Fleet::of(&cluster, true);
+    fleet.start("w1");
+    fleet.balanced(&["w1"], 4);
+    refused(&cluster.run(&["freeze", "cluster"]), 2, "usage", "say --yes");
+    refused(&cluster.run(&["freeze", "keyspace", "nothing"]), 1, "not_found", "nothing");
+    let freeze = ["freeze", "keyspace", KEYSPACE, "--by", "ada", "--reason", "incident 42"];
+    assert_eq!(result(&cluster, &[&freeze[..], &["--dry-run"]].concat()), "planned");
+    assert_eq!(result(&cluster, &freeze), "changed");
+    assert_eq!(result(&cluster, &freeze), "unchanged");
+
+    fleet.start("w2");
+    joined(&cluster, "w2");
+    // Several times as long as it takes without the freeze.
+    fleet.go_on(Duration::from_secs(3));
+    assert_eq!(owned_by(&cluster, "w1"), 4);
+    let status = cluster.run(&["rebalance", "status"]).done();
+    assert_eq!(status["keyspaces_frozen"][0]["directive"]["reason"], "incident 42", "{status}");
+    assert_eq!(status["plans"], json!([]));
+
+    // The cluster's freeze is another one.
+    assert_eq!(result(&cluster, &["rebalance", "pause", "--yes"]), "changed");
+    assert_eq!(result(&cluster, &["rebalance", "resume", "--keyspace", KEYSPACE]), "changed");
+    fleet.go_on(Duration::from_secs(3));
+    assert_eq!(owned_by(&cluster, "w1"), 4);
+    assert_eq!(result(&cluster, &["unfreeze", "cluster"]), "changed");
+    only_with(&cluster, &["w1", "w2"]);
+    fleet.balanced(&["w1", "w2"], 4);
+
+    // A frozen keyspace repairs what fails all the same.
+    assert_eq!(result(&cluster, &freeze), "changed");
+    fleet.process("w1").kill();
+    only_with(&cluster, &["w2"]);
+}
+
+#[test]
+fn a_plan_is_reviewed_applied_and_undone_and_a_stale_one_is_refused() {
+    let cluster = Cluster::dev();
+    let mut fleet = lopsided(&cluster);
+    let file = cluster.dir().join("orders.plan");
+    let file = file.to_str().unwrap();
+    let plan = cluster.run(&["rebalance", "plan", KEYSPACE, "--save", file]).done();
+    assert_eq!((plan["moves"].as_array().unwrap().len(), &plan["supposed"]), (2, &false.into()), "{plan}");
+    assert!(plan["spread"]["before"].as_u64() > plan["spread"]["after"].as_u64(), "{plan}");
+    assert_eq!(
+        (&plan["workers"][0]["before"], &plan["workers"][0]["after"]),
+        (&4.into(), &2.into()),
+        "{plan}"
+    );
+    assert!(plan["moves"].as_array().unwrap().iter().all(|m| m["from"] == "w1" && m["to"] == "w2"), "{plan}");
+    assert_eq!(owned_by(&cluster, "w2"), 0, "a plan changes nothing");
+
+    // What would be, if.
+    let what_if = ["rebalance", "plan", KEYSPACE, "--what-if", "add:w9,zone=b", "--what-if", "remove:w2"];
+    let supposed = cluster.run(&what_if).done();
+    assert_eq!(supposed["supposed"], true);
+    let names: Vec<&str> =
+        supposed["workers"].as_array().unwrap().iter().map(|w| w["worker"].as_str().unwrap()).collect();
+    assert_eq!(names, ["w1", "w9"], "{supposed}");
+    let unknown = ["rebalance", "plan", KEYSPACE, "--what-if", "remove:w7"];
+    refused(&cluster.run(&unknown), 1, "not_found", "w7");
+
+    // Reviewed, and applied.
+    refused(&cluster.run(&["rebalance", "apply", file]), 2, "usage", "say --yes");
+    assert_eq!(result(&cluster, &["rebalance", "apply", file, "--dry-run"]), "planned");
+    assert_eq!(owned_by(&cluster, "w2"), 0, "a dry run does nothing");
+    let by_ada = ["--by", "ada", "--reason", "one more worker"];
+    let apply = [&["rebalance", "apply", file, "--yes", "--wait"][..], &by_ada].concat();
+    let applied = cluster.run(&apply).done();
+    assert_eq!((&applied["result"], &applied["begun"]), (&"done".into(), &2.into()), "{applied}");
+    assert_eq!((owned_by(&cluster, "w1"), owned_by(&cluster, "w2")), (2, 2));
+    fleet.balanced(&["w1", "w2"], 4);
+    for planned in plan["moves"].as_array().unwrap() {
+        let grant = newest(&cluster, &format!("{KEYSPACE}/{}", planned["partition"]));
+        assert_eq!((&grant["worker"], &grant["directive"]["by"]), (&"w2".into(), &"ada".into()), "{grant}");
+        assert_eq!((&grant["reason"], &grant["directive"]["reason"]), (&"a plan".into(), &by_ada[3].into()));
+    }
+
+    // The same file again: the map has changed since.
+    let again = cluster.run(&apply);
+    refused(&again, 1, "stale_epoch", "plan again");
+    refused(&cluster.run(&["rebalance", "apply", file, "--dry-run"]), 1, "stale_epoch", "plan again");
+    assert_eq!((owned_by(&cluster, "w1"), owned_by(&cluster, "w2")), (2, 2));
+
+    // And back.
+    assert_eq!(result(&cluster, &["rebalance", "apply", "--keyspace", KEYSPACE, "--yes"]), "unchanged");
+    refused(&cluster.run(&["rebalance", "undo"]), 2, "usage", "say --yes");
+    let undo = cluster.run(&["rebalance", "undo", "--yes", "--wait", "--by", "bob"]);
+    let undone = undo.done();
+    assert_eq!((&undone["result"], &undone["begun"]), (&"done".into(), &2.into()), "{undone}");
+    assert_eq!((&undone["undoes"], &undone["left"]), (&applied["plan"], &0.into()), "{undone}");
+    only_with(&cluster, &["w1"]);
+    let status = cluster.run(&["rebalance", "status", "--moves"]).done();
+    let last = status["plans"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["stage"], &last["directive"]["by"]), (&"done".into(), &"bob".into()), "{status}");
+    assert_eq!(last["moves"][0]["step"], "begun");
+    assert_eq!(result(&cluster, &["rebalance", "cancel"]), "unchanged");
+
+    // Another cluster's plan, and none at all.
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut foreign: Value = serde_json::from_str(&text).unwrap();
+    foreign["cluster_id"] = "another".into();
+    std::fs::write(file, foreign.to_string()).unwrap();
+    refused(&cluster.run(&["rebalance", "apply", file, "--yes"]), 1, "refused", "another");
+    std::fs::write(file, &text[..text.len() / 2]).unwrap();
+    refused(&cluster.run(&["rebalance", "apply", file, "--yes"]), 1, "refused", "make it again");
+    std::fs::write(file, r#"{"format":9}"#).unwrap();
+    refused(&cluster.run(&["rebalance", "apply", file, "--yes"]), 1, "refused", "newer ringfence");
+    assert_eq!(fleet.audit().lost, 0);
+}
+
+#[test]
+fn t49_operators_who_set_different_things_undo_nothing_of_each_other() {
+    let cluster = Cluster::dev();
+    cluster.create_keyspace(KEYSPACE, 4, "2s");
+    let set = |who: &str, args: &[&str]| result(&cluster, &[args, &["--by", who]].concat());
+    // A worker need not be there for that.
+    assert_eq!(set("ada", &["worker", "drain", "w7", "--yes"]), "changed");
+    assert_eq!(set("bob", &["worker", "cordon", "w7"]), "changed");
+    assert_eq!(set("eve", &["worker", "weight", "w7", "5"]), "changed");
+    assert_eq!(set("eve", &["freeze", "worker", "w7"]), "changed");
+    assert_eq!(set("bob", &["worker", "drain", "w7", "--yes"]), "unchanged", "it is ada's");
+    assert_eq!(set("ada", &["partition", "pin", "orders/1", "--to", "w7"]), "changed");
+    assert_eq!(set("bob", &["partition", "weigh", "orders/1", "9"]), "changed");
+    assert_eq!(set("eve", &["freeze", "partition", "orders/1"]), "changed");
+    assert_eq!(set("ada", &["freeze", "keyspace", KEYSPACE]), "changed");
+
+    assert_eq!(set("bob", &["worker", "uncordon", "w7"]), "changed");
+    assert_eq!(set("eve", &["unfreeze", "partition", "orders/1"]), "changed");
+    let settings = cluster.run(&["settings"]).done();
+    let worker = &settings["workers"][0];
+    assert_eq!((&worker["worker"], &worker["drained"]["by"]), (&"w7".into(), &"ada".into()), "{settings}");
+    assert_eq!((&worker["cordoned"], &worker["weight"]), (&Value::Null, &5.into()), "{settings}");
+    assert_eq!(worker["frozen"]["by"], "eve", "{settings}");
+    let partition = &settings["partitions"][0];
+    assert_eq!((&partition["pin"], &partition["pinned"]["by"]), (&"w7".into(), &"ada".into()), "{settings}");
+    assert_eq!((&partition["frozen"], &partition["weight"]), (&Value::Null, &9.into()), "{settings}");
+    assert_eq!(settings["keyspaces_frozen"][0]["directive"]["by"], "ada", "{settings}");
+
+    // What was decided is told, the newest first, also of what stands no more.
+    let directives = cluster.run(&["directives"]).done();
+    let told: Vec<(&str, &str)> = directives
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|directive| (directive["by"].as_str().unwrap(), directive["what"].as_str().unwrap()))
+        .collect();
+    assert_eq!(told[0], ("eve", "unfreeze partition orders/1"));
+    assert!(
+        told.contains(&("bob", "cordon worker w7")) && told.contains(&("ada", "drain worker w7")),
+        "{told:?}"
+    );
+
+    // Who it was is taken from the environment, when nobody says it.
+    let who = |variables: &[(&str, &str)]| {
+        let endpoints = [("RINGFENCE_ENDPOINTS", cluster.endpoints.as_str())];
+        let ran = run_with(
+            &[&endpoints[..], variables].concat(),
+            &["worker", "cordon", &format!("w{}", variables.len()), "-o", "json"],
+        );
+        ran.done();
+        cluster.run(&["directives"]).done()[0]["by"].clone()
+    };
+    assert_eq!(who(&[("USER", "carol"), ("RINGFENCE_OPERATOR", "ops")]), "ops");
+    assert_eq!(who(&[("USER", "carol")]), "carol");
+}
