@@ -88,7 +88,7 @@ impl Tasks {
             own.enter(Phase::Fencing);
             if mutant!("raise-after-read") {
                 own.enter(Phase::Loading);
-                return futures_util::try_join!(owner.run(ownership), owner.raise(own.token())).map(drop);
+                return tokio::try_join!(owner.run(ownership), owner.raise(own.token())).map(drop);
             }
             if !mutant!("read-before-raise") {
                 owner.raise(own.token()).await?;
