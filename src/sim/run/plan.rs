@@ -39,7 +39,7 @@ pub struct Plan {
     /// The workers.
     pub workers: Vec<Host>,
     /// How fast the clocks run, by host.
-    pub rates: Vec<(Host, Rate)>,
+    pub(super) rates: Vec<(Host, Rate)>,
     /// The rates differ by more than the bound: leases are not promised.
     pub beyond_drift: bool,
     /// The lease of both keyspaces.
