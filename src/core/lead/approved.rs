@@ -2,10 +2,12 @@
 
 use super::MAX_COMMANDS;
 use super::pace::Pace;
+use super::picture::{room_for_moves, standing};
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, Revision, SessionId};
+use crate::placement::WorkerStanding;
 use crate::state::{
-    ApprovedPlan, Command, GrantReason, Keyspace, Phase, PlanMove, PlanStep, SkipReason, State,
-    WorkerSettings,
+    ApprovedPlan, Command, GrantReason, Keyspace, Phase, PlanMove, PlanStep, Policy, Session, SkipReason,
+    State,
 };
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +36,9 @@ impl Approved {
 
     /// The commands for the moves of the running plan: those that begin within the budgets, and those to pass over. A
     /// move that waits holds up no other.
+    ///
+    /// What is handed out may be lost on its way to the log, so the plan is looked at again until a look finds nothing to
+    /// do; only then does it wait for the map to change.
     pub fn due(
         &mut self,
         now: Instant,
@@ -41,17 +46,13 @@ impl Approved {
         absent: &BTreeSet<SessionId>,
         pace: &mut Pace,
     ) -> Vec<Vec<Command>> {
-        let Some(plan) = state.running_plan() else {
-            self.looked = None;
-            return Vec::new();
-        };
-        let look = Some((plan.id, state.revision()));
-        if self.looked == look && self.again_at.is_none_or(|at| now < at) {
-            return Vec::new();
-        }
-        self.looked = look;
+        let look = state.running_plan().map(|plan| (plan.id, state.revision()));
+        let waits = self.looked == look && self.again_at.is_none_or(|at| now < at);
+        let Some(plan) = state.running_plan().filter(|_| !waits) else { return Vec::new() };
         self.again_at = None;
-        self.step(now, state, plan, absent, pace)
+        let entries = self.step(now, state, plan, absent, pace);
+        self.looked = look.filter(|_| entries.is_empty());
+        entries
     }
 
     fn step(
@@ -65,32 +66,35 @@ impl Approved {
         let mut rooms: BTreeMap<KeyspaceId, usize> = BTreeMap::new();
         let (mut begin, mut skip) = (Vec::new(), Vec::new());
         for planned in plan.moves.iter().filter(|planned| planned.step == PlanStep::Waiting) {
-            let key = planned.partition;
-            match next(state, planned, absent) {
-                Next::Wait => {}
-                Next::Skip(why) => skip.push(Command::SkipPlanned { plan: plan.id, partition: key, why }),
-                Next::Begin => {
-                    let Some(keyspace) = state.keyspace(key.keyspace) else { continue };
-                    let room = rooms.entry(key.keyspace).or_insert_with(|| {
-                        let rate = pace.room(key.keyspace, keyspace.policy().moves_per_minute(), now);
-                        if rate == 0 {
-                            let opens = pace.opens(key.keyspace);
-                            self.again_at = self.again_at.into_iter().chain(opens).min();
-                        }
-                        rate.min(room_for_moves(keyspace))
-                    });
-                    if *room > 0 {
-                        *room -= 1;
-                        pace.began(key.keyspace, 1, now);
-                        begin.push(Command::Drain {
-                            partition: key,
-                            epoch: planned.epoch,
-                            to: planned.to.clone(),
-                            deadline: keyspace.policy().drain_deadline(),
-                            why: GrantReason::Plan,
-                        });
-                    }
+            let PartitionKey { keyspace: id, .. } = planned.partition;
+            let policy = state.keyspace(id).map(Keyspace::policy);
+            let room = rooms.entry(id).or_insert_with(|| {
+                let rate = pace.room(id, policy.map_or(0, Policy::moves_per_minute), now);
+                if rate == 0 {
+                    self.again_at = self.again_at.into_iter().chain(pace.opens(id)).min();
                 }
+                rate.min(state.keyspace(id).map_or(usize::MAX, room_for_moves))
+            });
+            // Of a large plan most moves wait for room. They are not looked at before there is some.
+            if *room == 0 {
+                continue;
+            }
+            match (next(state, planned, absent), policy) {
+                (Next::Begin, Some(policy)) => {
+                    *room -= 1;
+                    pace.began(id, 1, now);
+                    begin.push(Command::Drain {
+                        partition: planned.partition,
+                        epoch: planned.epoch,
+                        to: planned.to.clone(),
+                        deadline: policy.drain_deadline(),
+                        why: GrantReason::Plan,
+                    });
+                }
+                (Next::Skip(why), _) => {
+                    skip.push(Command::SkipPlanned { plan: plan.id, partition: planned.partition, why });
+                }
+                (Next::Wait | Next::Begin, _) => {}
             }
         }
         // A drain whose owner has changed meanwhile is refused and takes its entry with it, so what is passed over goes in
@@ -104,14 +108,15 @@ impl Approved {
     }
 }
 
-/// How many more moves the keyspace's budget allows. A move is in flight until its new owner is ready.
-fn room_for_moves(keyspace: &Keyspace) -> usize {
-    let in_flight = |phase: &Phase| match phase {
-        Phase::Draining(_) | Phase::Owned { ready: false, .. } => true,
-        Phase::Owned { ready: true, .. } | Phase::Vacant | Phase::Cooling(_) => false,
-    };
-    let budget = keyspace.policy().max_moves_in_flight() as usize;
-    budget.saturating_sub(keyspace.partitions().iter().filter(|p| in_flight(p.phase())).count())
+/// How many moves these entries begin, by keyspace: balancing has so much less room.
+pub(super) fn begun(entries: &[Vec<Command>]) -> BTreeMap<KeyspaceId, usize> {
+    let mut begun = BTreeMap::new();
+    for command in entries.iter().flatten() {
+        if let Command::Drain { partition, .. } = command {
+            *begun.entry(partition.keyspace).or_default() += 1;
+        }
+    }
+    begun
 }
 
 fn next(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Next {
@@ -122,29 +127,29 @@ fn next(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Next
     if now.epoch() != Some(planned.epoch) {
         return Next::Skip(SkipReason::MovedOn);
     }
-    match now.phase() {
-        Phase::Owned { ready: true, .. } => {}
+    let owner = match now.phase() {
+        Phase::Owned { ready: true, session } => state.session(*session).map(Session::worker),
         Phase::Owned { ready: false, .. } | Phase::Draining(_) => return Next::Wait,
         Phase::Vacant | Phase::Cooling(_) => return Next::Skip(SkipReason::MovedOn),
-    }
-    let settings = |worker| state.worker_settings().get(worker);
+    };
     let target = state.session_of(&planned.to);
-    let takes =
-        |set: Option<&WorkerSettings>| set.is_none_or(|set| set.drained.is_none() && set.cordoned.is_none());
-    match target {
-        Some(session)
-            if session.keyspaces().contains(&id) && !session.withdrawn() && takes(settings(&planned.to)) =>
-        {
-            let frozen = |worker| settings(worker).is_some_and(|set| set.frozen.is_some());
-            let partition_frozen =
-                keyspace.settings().get(&partition).is_some_and(|set| set.frozen.is_some());
-            if partition_frozen || frozen(&planned.from) || frozen(&planned.to) {
-                return Next::Skip(SkipReason::Frozen);
-            }
-            let stopped = state.frozen().is_some() || keyspace.frozen().is_some();
-            let away = absent.contains(&session.id()) || session.suspicion().is_some();
-            if stopped || away { Next::Wait } else { Next::Begin }
+    let Some(target) = target.filter(|to| to.keyspaces().contains(&id) && !to.withdrawn()) else {
+        return Next::Skip(SkipReason::TargetGone);
+    };
+    let owner_settings = owner.and_then(|owner| state.worker_settings().get(owner));
+    let partition_settings = keyspace.settings().get(&partition);
+    if owner_settings.is_some_and(|set| set.frozen.is_some())
+        || partition_settings.is_some_and(|set| set.frozen.is_some())
+    {
+        return Next::Skip(SkipReason::Frozen);
+    }
+    match standing(state, keyspace, target, absent) {
+        WorkerStanding::Away => Next::Wait,
+        WorkerStanding::Frozen => Next::Skip(SkipReason::Frozen),
+        WorkerStanding::Drained | WorkerStanding::Cordoned | WorkerStanding::Ineligible(_) => {
+            Next::Skip(SkipReason::TargetGone)
         }
-        _ => Next::Skip(SkipReason::TargetGone),
+        WorkerStanding::Takes if state.frozen().is_some() || keyspace.frozen().is_some() => Next::Wait,
+        WorkerStanding::Takes => Next::Begin,
     }
 }

@@ -21,7 +21,7 @@ mod tests;
 pub use approved::Approved;
 pub use holds::Holds;
 pub use pace::Pace;
-pub use picture::{Outlook, ZONE_LABEL};
+pub use picture::{Outlook, ZONE_LABEL, standing};
 pub use placing::{Placing, Settings};
 pub use presence::{GRACE, Presence};
 pub use release::release;
@@ -103,10 +103,10 @@ impl Leadership {
                     }
                 }
                 Event::Ended { session, .. } => self.presence.ended(*session),
-                Event::WorkerSet(worker) => {
+                Event::WorkerSet { worker, weight } => {
                     self.approved.look_again();
-                    if let Some(session) = state.session_of(worker) {
-                        self.placing.worker_set(session);
+                    if let Some(session) = state.session_of(worker).filter(|_| *weight) {
+                        self.placing.reweighted(session);
                     }
                 }
                 Event::Cleared(_) | Event::PartitionSet(_) | Event::FreezeSet(_) => {
@@ -160,8 +160,10 @@ impl Leadership {
         let outlook = Outlook { absent: &self.absent, expiring: &expiring, freed: &endings.freed };
         let grants = self.placing.grants(now, state, outlook);
         entries.extend(pack(endings.list, grants));
-        entries.extend(self.approved.due(now, state, &self.absent, &mut self.pace));
-        entries.extend(self.placing.moves(now, state, &self.absent, &mut self.pace));
+        let planned = self.approved.due(now, state, &self.absent, &mut self.pace);
+        let begun = approved::begun(&planned);
+        entries.extend(planned);
+        entries.extend(self.placing.moves(now, state, &self.absent, &begun, &mut self.pace));
         entries
     }
 }

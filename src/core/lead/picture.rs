@@ -56,7 +56,7 @@ impl<'a> Picture<'a> {
                 .get(session.worker())
                 .and_then(|set| set.weight)
                 .unwrap_or(session.weight()),
-            standing: standing(state, keyspace, session, outlook),
+            standing: standing(state, keyspace, session, outlook.absent),
             zone: zone_of(session),
             newly: None,
         });
@@ -95,16 +95,6 @@ impl<'a> Picture<'a> {
         let waits = state.keyspace(id)?.partitions().iter().any(vacant);
         let freed = || outlook.freed.iter().any(|key| key.keyspace == id);
         (waits || freed()).then(|| Picture::of(state, id, outlook))?
-    }
-
-    /// How many more moves the budget allows. A move is in flight until its new owner is ready.
-    pub(super) fn room_for_moves(&self) -> usize {
-        let in_flight = |partition: &&Partition| match partition.phase() {
-            Phase::Draining(_) | Phase::Owned { ready: false, .. } => !mutant!("budget-blind-to-moves"),
-            Phase::Owned { ready: true, .. } | Phase::Vacant | Phase::Cooling(_) => false,
-        };
-        let budget = self.keyspace.policy().max_moves_in_flight() as usize;
-        budget.saturating_sub(self.keyspace.partitions().iter().filter(in_flight).count())
     }
 
     /// Where its partitions stand. Those in `moved` stay with whoever has them.
@@ -194,12 +184,27 @@ pub(super) fn contains_vacant(spots: &[Spot]) -> bool {
     spots.iter().any(|spot| matches!(spot.standing, Standing::Vacant(_)))
 }
 
+/// How many more moves a keyspace's budget allows. A move is in flight until its new owner is ready.
+pub(super) fn room_for_moves(keyspace: &Keyspace) -> usize {
+    let in_flight = |partition: &&Partition| match partition.phase() {
+        Phase::Draining(_) | Phase::Owned { ready: false, .. } => !mutant!("budget-blind-to-moves"),
+        Phase::Owned { ready: true, .. } | Phase::Vacant | Phase::Cooling(_) => false,
+    };
+    let budget = keyspace.policy().max_moves_in_flight() as usize;
+    budget.saturating_sub(keyspace.partitions().iter().filter(in_flight).count())
+}
+
 /// What a plan may do with a worker.
 ///
 /// One that is suspected, without a connection or about to leave comes first: nobody can tell whether it would let go of
 /// anything.
-fn standing(state: &State, keyspace: &Keyspace, session: &Session, outlook: Outlook<'_>) -> WorkerStanding {
-    if session.withdrawn() || session.suspicion().is_some() || outlook.absent.contains(&session.id()) {
+pub fn standing(
+    state: &State,
+    keyspace: &Keyspace,
+    session: &Session,
+    absent: &BTreeSet<SessionId>,
+) -> WorkerStanding {
+    if session.withdrawn() || session.suspicion().is_some() || absent.contains(&session.id()) {
         return WorkerStanding::Away;
     }
     standing_by_settings(state, keyspace, session.worker(), session.labels())

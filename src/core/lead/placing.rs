@@ -9,7 +9,7 @@
 
 use super::MAX_COMMANDS;
 use super::pace::Pace;
-use super::picture::{Outlook, Picture, Spots, contains_vacant, is_held};
+use super::picture::{Outlook, Picture, Spots, contains_vacant, is_held, room_for_moves};
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, SessionId, WorkerId};
 use crate::placement::{Newly, PartitionKeys, PlanError, PlannedMove, Reason, Ring, Spot, View, plan};
 use crate::state::{Command, EndReason, Event, GrantReason, Keyspace, Partition, Session, State};
@@ -163,7 +163,7 @@ impl Placing {
                     self.expired.push_back(now);
                 }
             }
-            Event::WorkerSet(_) | Event::FreezeSet(None) => self.fresh = true,
+            Event::WorkerSet { .. } | Event::FreezeSet(None) => self.fresh = true,
             Event::PartitionSet(PartitionKey { keyspace, .. }) | Event::FreezeSet(Some(keyspace)) => {
                 self.vacant.add(*keyspace, now);
                 self.unbalanced.add(*keyspace, now);
@@ -180,8 +180,8 @@ impl Placing {
         }
     }
 
-    /// What is set about a worker has changed; it may be its weight.
-    pub fn worker_set(&mut self, session: &Session) {
+    /// An operator has given a worker another weight.
+    pub fn reweighted(&mut self, session: &Session) {
         for keyspace in session.keyspaces() {
             let news = self.news.entry(*keyspace).or_default();
             news.entry(session.worker().clone()).or_insert(Newly::Reweighted);
@@ -310,7 +310,7 @@ impl Placing {
         let Some(moves) = self.plan(picture, spots) else {
             return self.vacant.add(id, now + ERROR_PACE);
         };
-        let mut room = if braked { picture.room_for_moves() } else { usize::MAX };
+        let mut room = if braked { room_for_moves(picture.keyspace) } else { usize::MAX };
         if room == 0 && now >= self.brake_opens {
             self.brake_opens = now + BRAKE_PACE;
             room = 1;
@@ -334,12 +334,13 @@ impl Placing {
     /// The moves to begin now, within each keyspace's budget and its bound on moves in a minute.
     ///
     /// What an operator demands, by a drain, a pin or a label, is done also where balancing is not. Nothing is done where
-    /// it is frozen.
+    /// it is frozen. `begun` is how many moves an approved plan begins at the same look, by keyspace.
     pub fn moves(
         &mut self,
         now: Instant,
         state: &State,
         absent: &BTreeSet<SessionId>,
+        begun: &BTreeMap<KeyspaceId, usize>,
         pace: &mut Pace,
     ) -> Vec<Vec<Command>> {
         let for_too_long = now.since(self.unsettled_from) >= self.settings.settle * MAX_UNSETTLED;
@@ -364,7 +365,8 @@ impl Placing {
                 self.unbalanced.add(id, opens);
             }
             // What is in flight changes by an event, which brings the keyspace back here.
-            let room = picture.room_for_moves().min(paced);
+            let begun = begun.get(&id).copied().unwrap_or(0);
+            let room = room_for_moves(picture.keyspace).saturating_sub(begun).min(paced);
             if room == 0 {
                 continue;
             }

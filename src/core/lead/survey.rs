@@ -3,12 +3,12 @@
 
 use super::Leadership;
 use super::picture::{Outlook, Picture, ZONE_LABEL, standing_by_settings};
-use crate::ids::{KeyspaceId, PartitionId, WorkerId};
+use crate::ids::{Epoch, KeyspaceId, KeyspaceName, PartitionId, WorkerId};
 use crate::placement::{
     Candidate, Explanation, Pin, Plan, PlanError, Rules, Spot, Standing, Vacancy, View, Weight, WorkerIx,
     ZoneIx, explain, plan,
 };
-use crate::state::{Keyspace, State};
+use crate::state::{Partition, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,10 +30,13 @@ pub enum WhatIf {
     Weigh(WorkerId, Weight),
 }
 
-/// A keyspace as a plan sees it.
+/// A keyspace as a plan sees it: a copy, so that the plan is made without holding on to the state.
 #[derive(Clone, Debug)]
-pub struct Survey<'a> {
-    keyspace: &'a Keyspace,
+pub struct Survey {
+    id: KeyspaceId,
+    name: KeyspaceName,
+    /// The last epoch of each partition.
+    epochs: Vec<Option<Epoch>>,
     candidates: Vec<Candidate>,
     /// The zones' names, by their numbers.
     zones: Vec<String>,
@@ -44,7 +47,7 @@ pub struct Survey<'a> {
 
 impl Leadership {
     /// The keyspace as this leadership would plan it now.
-    pub fn survey<'a>(&self, now: Instant, state: &'a State, id: KeyspaceId) -> Option<Survey<'a>> {
+    pub fn survey(&self, now: Instant, state: &State, id: KeyspaceId) -> Option<Survey> {
         let (nobody, nothing, absent) = (BTreeSet::new(), BTreeSet::new(), self.presence.absent(now));
         let outlook = Outlook { absent: &absent, expiring: &nobody, freed: &nothing };
         let picture = Picture::of(state, id, outlook)?.with_news(self.placing.news(id));
@@ -53,7 +56,9 @@ impl Leadership {
             Some((candidate.zone?.get(), session.labels().get(ZONE_LABEL)?.clone()))
         });
         Some(Survey {
-            keyspace: picture.keyspace,
+            id,
+            name: picture.keyspace.name().clone(),
+            epochs: picture.keyspace.partitions().iter().map(Partition::epoch).collect(),
             zones: zones.collect::<BTreeMap<u32, String>>().into_values().collect(),
             spots,
             loads: picture.loads(),
@@ -63,7 +68,17 @@ impl Leadership {
     }
 }
 
-impl Survey<'_> {
+impl Survey {
+    /// The name of the keyspace.
+    pub fn keyspace(&self) -> &KeyspaceName {
+        &self.name
+    }
+
+    /// The last epoch of a partition when the survey was made; `None` when it never had one.
+    pub fn epoch(&self, partition: PartitionId) -> Option<Epoch> {
+        self.epochs.get(partition.get() as usize).copied().flatten()
+    }
+
     /// The workers, in the order of their names, which is that of a [`WorkerIx`].
     pub fn workers(&self) -> &[Candidate] {
         &self.candidates
@@ -96,11 +111,11 @@ impl Survey<'_> {
     }
 
     fn view(&self) -> View<'_> {
-        let view = View::new(self.keyspace.name(), &self.candidates, &self.spots).with_rules(self.rules);
+        let view = View::new(&self.name, &self.candidates, &self.spots).with_rules(self.rules);
         self.loads.as_ref().map_or(view, |loads| view.with_loads(loads))
     }
 
-    /// Supposes something. A worker to remove or to weigh has to be there.
+    /// Supposes something, of the state that the survey was made of. A worker to remove or to weigh has to be there.
     ///
     /// # Errors
     /// The worker that is not there.
@@ -122,15 +137,17 @@ impl Survey<'_> {
                 if self.find(&worker).is_ok() {
                     self.suppose(WhatIf::Remove(worker.clone()), state)?;
                 }
-                let Err(at) = self.find(&worker) else { return Ok(()) };
-                let zone = labels.get(ZONE_LABEL).filter(|_| self.keyspace.policy().spread_zones());
+                let (Err(at), Some(keyspace)) = (self.find(&worker), state.keyspace(self.id)) else {
+                    return Ok(());
+                };
+                let zone = labels.get(ZONE_LABEL).filter(|_| keyspace.policy().spread_zones());
                 let zone = zone.filter(|name| !name.is_empty()).map(|name| self.zone_named(name));
-                let standing = standing_by_settings(state, self.keyspace, &worker, &labels);
+                let standing = standing_by_settings(state, keyspace, &worker, &labels);
                 let newly = Some(crate::placement::Newly::Joined);
                 let candidate = Candidate { worker: worker.clone(), weight, standing, zone, newly };
                 self.candidates.insert(at, candidate);
                 self.renumber(|ix| Some(ix + usize::from(ix >= at)));
-                for (partition, set) in self.keyspace.settings() {
+                for (partition, set) in keyspace.settings() {
                     if set.pin.as_ref().is_some_and(|(to, _)| *to == worker) {
                         self.spots[partition.get() as usize].pin = Some(Pin::To(place(at)));
                     }

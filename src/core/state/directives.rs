@@ -51,6 +51,7 @@ impl Change<'_> {
         if after == settings {
             return Ok(Outcome::Unchanged);
         }
+        let weight = after.weight != settings.weight;
         if after == WorkerSettings::default() {
             self.state.worker_settings.remove(worker);
         } else {
@@ -61,7 +62,7 @@ impl Change<'_> {
             self.state.worker_settings.insert(worker.clone(), after);
         }
         self.journal.push(Undo::WorkerSettings(worker.clone(), before));
-        self.events.push(Event::WorkerSet(worker.clone()));
+        self.events.push(Event::WorkerSet { worker: worker.clone(), weight });
         Ok(Outcome::Done)
     }
 
@@ -71,8 +72,9 @@ impl Change<'_> {
             return Err(Refused::WorkerLives { worker: worker.clone(), session: *session });
         }
         let Some(before) = self.state.worker_settings.remove(worker) else { return Ok(Outcome::Unchanged) };
+        let weight = before.weight.is_some();
         self.journal.push(Undo::WorkerSettings(worker.clone(), Some(before)));
-        self.events.push(Event::WorkerSet(worker.clone()));
+        self.events.push(Event::WorkerSet { worker: worker.clone(), weight });
         Ok(Outcome::Done)
     }
 

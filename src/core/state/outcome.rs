@@ -212,7 +212,12 @@ pub enum Event {
     /// A suspicion was taken back, or there was none.
     Cleared(SessionId),
     /// What is set about a worker has changed.
-    WorkerSet(WorkerId),
+    WorkerSet {
+        /// The worker.
+        worker: WorkerId,
+        /// Its weight is among it.
+        weight: bool,
+    },
     /// What is set about a partition has changed.
     PartitionSet(PartitionKey),
     /// Planned moves were stopped or let go on, in a keyspace or in all.

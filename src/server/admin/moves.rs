@@ -10,6 +10,8 @@ use ringfence_api::Failure;
 use ringfence_api::convert::{RequestId, checked};
 use ringfence_api::v1;
 use ringfence_core::ids::{Epoch, KeyspaceName, MoveId, PartitionId, PartitionKey, SessionId, WorkerId};
+use ringfence_core::lead::standing;
+use ringfence_core::placement::WorkerStanding;
 use ringfence_core::state::{Command, GrantReason, Outcome, Partition, Phase, Session, State, Subject};
 use ringfence_core::time::Instant;
 use std::collections::BTreeSet;
@@ -126,7 +128,23 @@ fn target<'a>(
             "worker {to} has no connection to the coordinator now and would not learn of it; look at it first"
         )));
     }
-    Ok(session)
+    let keyspace = state.keyspace(key.keyspace);
+    match keyspace.map(|keyspace| standing(state, keyspace, session, absent)) {
+        None | Some(WorkerStanding::Takes | WorkerStanding::Away) => Ok(session),
+        // It would be moved away again.
+        Some(WorkerStanding::Drained) => Err(Failure::refused(format_args!(
+            "worker {to} is drained and takes no partitions; undrain it first"
+        ))),
+        Some(WorkerStanding::Cordoned) => Err(Failure::refused(format_args!(
+            "worker {to} is cordoned and takes no partitions; uncordon it first"
+        ))),
+        Some(WorkerStanding::Frozen) => Err(Failure::refused(format_args!(
+            "worker {to} is frozen: nothing moves to it or from it; unfreeze it first"
+        ))),
+        Some(WorkerStanding::Ineligible(constraint)) => Err(Failure::refused(format_args!(
+            "worker {to} may own nothing in this keyspace, whose constraint on labels is {constraint}"
+        ))),
+    }
 }
 
 pub(crate) fn find(

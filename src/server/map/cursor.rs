@@ -152,7 +152,7 @@ impl Cursor {
             | Event::Ended { .. }
             | Event::Suspected(_)
             | Event::Cleared(_)
-            | Event::WorkerSet(_)
+            | Event::WorkerSet { .. }
             | Event::PartitionSet(_)
             | Event::FreezeSet(_)
             | Event::PlanChanged(_) => {}

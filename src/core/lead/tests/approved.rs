@@ -2,6 +2,7 @@
 
 use super::world::{World, policy};
 use crate::ids::{LogIndex, WorkerId};
+use crate::lead::Settings;
 use crate::state::{Command, Outcome, PlanMove, PlanStage, PlanStep, PolicyChange, SkipReason, WorkerChange};
 
 fn worker(name: &str) -> WorkerId {
@@ -140,4 +141,49 @@ fn a_bound_on_moves_in_a_minute_holds_for_a_plan() {
     assert_eq!(world.drains_since(began).len(), 8);
     world.pass(70_000);
     assert_eq!(world.drains_since(began).len(), 10);
+}
+
+#[test]
+fn f055_f081_moves_of_a_plan_that_did_not_take_effect_come_again() {
+    let mut world = world(4, policy());
+    approve(&mut world, 0..2, "b");
+    let entries = world.due();
+    assert!(matches!(entries[..], [ref moves] if moves.len() == 3), "the directive and two drains");
+    // Lost on the way, and nothing else happens.
+    assert_eq!(world.due(), entries);
+    world.pass(1_000);
+    assert_eq!((stage(&world), world.spread()["b"]), (PlanStage::Done, 2));
+}
+
+#[test]
+fn f100_a_plan_and_balancing_share_one_budget() {
+    let budget = PolicyChange { max_moves_in_flight: Some(2), ..policy() };
+    let mut world = World::of(12, &["a"], budget);
+    let orders = world.orders();
+    world.join("b", &[orders]);
+    let settle = Settings::default().settle.as_millis() as u64;
+    world.pass(settle - 50);
+    // In the same moment there is a plan, and balancing is due.
+    world.now += 50;
+    approve(&mut world, 0..6, "b");
+    let entries = world.due();
+    let drains = entries.iter().flatten().filter(|command| matches!(command, Command::Drain { .. }));
+    assert_eq!(drains.count(), 2, "{entries:?}");
+}
+
+#[test]
+fn a_plan_s_target_that_takes_nothing_any_more_is_passed_over() {
+    let mut world = world(8, policy());
+    let drained = WorkerChange { drained: Some(true), ..WorkerChange::default() };
+    world.apply(vec![Command::SetWorker { worker: worker("c"), change: drained }]);
+    let plan = approve(&mut world, 0..2, "c");
+    world.pass(1_000);
+    assert_eq!(steps(&world, plan), [PlanStep::Skipped(SkipReason::TargetGone); 2]);
+    let constraints = Some(vec!["disk=ssd".parse().unwrap()]);
+    let change = PolicyChange { constraints, ..PolicyChange::default() };
+    let orders = world.orders();
+    let plan = approve(&mut world, 2..4, "b");
+    world.apply(vec![Command::UpdateKeyspace { keyspace: orders, change }]);
+    world.pass(1_000);
+    assert_eq!(steps(&world, plan), [PlanStep::Skipped(SkipReason::TargetGone); 2], "its labels do not fit");
 }

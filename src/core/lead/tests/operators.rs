@@ -62,7 +62,9 @@ fn a_worker_that_is_no_longer_drained_gets_its_share_again() {
     world.pass(3_000);
     set(&mut world, "a", drained(false));
     world.pass(3_000);
-    assert_eq!(world.owned_by("a").len(), 4);
+    let back = world.owned_by("a");
+    assert_eq!(back.len(), 4);
+    assert!(back.iter().all(|key| last(&world, *key).why == GrantReason::Balance), "no weight has changed");
 }
 
 #[test]
