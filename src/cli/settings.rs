@@ -30,7 +30,10 @@ pub(crate) struct DirectivesArgs {
 struct SettingsShape {
     cluster_frozen: Option<DirectiveShape>,
     keyspaces_frozen: Vec<FrozenShape>,
+    /// At most 1000.
     workers: Vec<WorkerSettingsShape>,
+    /// How many more there are.
+    more_workers: u32,
     /// At most 1000.
     partitions: Vec<PartitionSettingsShape>,
     /// How many more there are.
@@ -107,6 +110,7 @@ pub(crate) async fn run(args: SettingsArgs) -> Outcome {
         cluster_frozen: settings.cluster_frozen.as_ref().map(Into::into),
         keyspaces_frozen: FrozenShape::all(&settings),
         workers: settings.workers.iter().map(Into::into).collect(),
+        more_workers: settings.more_workers,
         partitions: settings.partitions.iter().map(Into::into).collect(),
         more_partitions: settings.more_partitions,
     };
@@ -196,8 +200,10 @@ fn text(settings: &Settings) -> String {
         return "nothing is set\n".to_owned();
     }
     let mut text = table.text();
-    if settings.more_partitions > 0 {
-        text.push_str(&format!("and {} more partitions\n", settings.more_partitions));
+    for (more, what) in [(settings.more_workers, "workers"), (settings.more_partitions, "partitions")] {
+        if more > 0 {
+            text.push_str(&format!("and {more} more {what}\n"));
+        }
     }
     text
 }

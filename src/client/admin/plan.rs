@@ -133,18 +133,32 @@ impl Plan {
         let Some(Some(Piece::Summary(summary))) = pieces.next() else {
             return Err(InvalidField::missing("summary"));
         };
-        let promised = summary.moves as usize;
+        let promised = [("workers", summary.workers as usize), ("moves", summary.moves as usize)];
         let mut plan = Plan::try_from(summary).map_err(|e| e.within("summary"))?;
         for piece in pieces {
-            let Some(Piece::Moves(piece)) = piece else { return Err(InvalidField::missing("moves")) };
-            for wire in piece.moves {
-                let place = plan.moves.len();
-                plan.moves.push(PlannedMove::try_from(wire).map_err(|e| e.at("moves", place))?);
+            match piece {
+                Some(Piece::Workers(piece)) => {
+                    for wire in piece.workers {
+                        let place = plan.workers.len();
+                        plan.workers.push(PlanWorker::try_from(wire).map_err(|e| e.at("workers", place))?);
+                    }
+                }
+                Some(Piece::Moves(piece)) => {
+                    for wire in piece.moves {
+                        let place = plan.moves.len();
+                        plan.moves.push(PlannedMove::try_from(wire).map_err(|e| e.at("moves", place))?);
+                    }
+                }
+                Some(Piece::Summary(_)) | None => return Err(InvalidField::missing("moves")),
             }
         }
-        if plan.moves.len() != promised {
-            let why = format_args!("{promised} were promised, and {} came", plan.moves.len());
-            return Err(InvalidField::new("moves", why));
+        for ((what, promised), came) in promised.into_iter().zip([plan.workers.len(), plan.moves.len()]) {
+            if came != promised {
+                return Err(InvalidField::new(
+                    what,
+                    format_args!("{promised} were promised, and {came} came"),
+                ));
+            }
         }
         if !plan.moves.is_sorted_by(|a, b| a.partition < b.partition) {
             return Err(InvalidField::new("moves", "they are not ascending by partition"));
@@ -175,16 +189,13 @@ impl TryFrom<v1::PlanSummary> for Plan {
     type Error = InvalidField;
 
     fn try_from(wire: v1::PlanSummary) -> Result<Plan, InvalidField> {
-        let worker = |(place, worker): (usize, v1::PlanWorker)| {
-            PlanWorker::try_from(worker).map_err(|e| e.at("workers", place))
-        };
         Ok(Plan {
             keyspace: checked::keyspace_name("keyspace", &wire.keyspace)?,
             lineage: wire.lineage,
             revision: Revision::new(wire.revision),
             spread: BeforeAfter { before: wire.spread_before, after: wire.spread_after },
             zone_spread: BeforeAfter { before: wire.zone_spread_before, after: wire.zone_spread_after },
-            workers: wire.workers.into_iter().enumerate().map(worker).collect::<Result<_, _>>()?,
+            workers: Vec::new(),
             reasons: wire.reasons.iter().map(|why| (checked::text(&why.reason), why.moves)).collect(),
             obstacles: wire.obstacles.iter().map(|obstacle| checked::text(obstacle)).collect(),
             more_obstacles: wire.more_obstacles,

@@ -45,8 +45,10 @@ pub struct Settings {
     pub cluster_frozen: Option<Directive>,
     /// In which keyspaces they are stopped, and by whom.
     pub keyspaces_frozen: Vec<(KeyspaceName, Directive)>,
-    /// Workers about which something is set, by name; they need not have a session.
+    /// At most 1000 workers about which something is set, by name; they need not have a session.
     pub workers: Vec<WorkerSettings>,
+    /// How many more there are.
+    pub more_workers: u32,
     /// At most 1000 partitions about which something is set.
     pub partitions: Vec<PartitionSettings>,
     /// How many more there are.
@@ -113,6 +115,7 @@ impl TryFrom<v1::ListSettingsResponse> for Settings {
                 .map(frozen)
                 .collect::<Result<_, _>>()?,
             workers: wire.workers.into_iter().enumerate().map(worker).collect::<Result<_, _>>()?,
+            more_workers: wire.more_workers,
             partitions: wire.partitions.into_iter().enumerate().map(partition).collect::<Result<_, _>>()?,
             more_partitions: wire.more_partitions,
         })

@@ -11,7 +11,7 @@ use ringfence_core::state::{
     EndReason, Ended, Keyspace, Partition, PartitionSettings, Phase, Session, State, Subject, WorkerSettings,
 };
 
-/// How many partitions with settings are listed.
+/// How many workers and how many partitions with settings are listed.
 const LISTED: usize = 1_000;
 
 /// One worker: its settings, its session, and what is known of its past.
@@ -90,13 +90,19 @@ pub(super) async fn settings(context: &Context) -> Result<v1::ListSettingsRespon
     let listed = of_partitions()
         .take(LISTED)
         .map(|(keyspace, (number, set))| partition_settings(state, keyspace, *number, set));
-    let workers = state.worker_settings().iter();
+    let workers = state.worker_settings();
+    let more = |all: usize| u32::try_from(all.saturating_sub(LISTED)).unwrap_or(u32::MAX);
     Ok(v1::ListSettingsResponse {
         cluster_frozen: state.frozen().map(|by| named(state, by)),
         keyspaces_frozen: state.keyspaces().filter_map(frozen).collect(),
-        workers: workers.map(|(worker, set)| worker_settings(state, worker, set)).collect(),
+        workers: workers
+            .iter()
+            .take(LISTED)
+            .map(|(worker, set)| worker_settings(state, worker, set))
+            .collect(),
+        more_workers: more(workers.len()),
         partitions: listed.collect(),
-        more_partitions: u32::try_from(of_partitions().skip(LISTED).count()).unwrap_or(u32::MAX),
+        more_partitions: more(of_partitions().count()),
     })
 }
 

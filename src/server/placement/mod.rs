@@ -16,6 +16,9 @@ mod settings;
 mod survey;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 use crate::admin::{Admin, Pieces};
 use ringfence_api::v1;
 use ringfence_api::v1::placement_service_server::PlacementService;

@@ -13,10 +13,10 @@ use ringfence_api::convert::{InvalidField, Partition, checked};
 use ringfence_api::v1;
 use ringfence_api::v1::plan_response::Piece;
 use ringfence_api::v1::what_if::{Add, Change, Weigh};
-use ringfence_core::ids::{Epoch, KeyspaceId, PartitionId, PartitionKey, Term, WorkerId};
+use ringfence_core::ids::{Epoch, KeyspaceId, PartitionId, Term};
 use ringfence_core::lead::{MAX_COMMANDS, Survey, WhatIf};
 use ringfence_core::placement::{Plan, PlannedMove, Weight};
-use ringfence_core::state::{self, MAX_LABELS, State};
+use ringfence_core::state::MAX_LABELS;
 
 /// How many sentences about what could not be done are sent.
 const OBSTACLES: usize = 100;
@@ -38,23 +38,40 @@ pub(super) async fn plan(
     let what_ifs: Vec<WhatIf> = what_ifs.collect::<Result<_, _>>()?;
 
     let (term, _) = context.confirm().await?;
-    let now = context.clock.now();
-    let local = &mut *context.replica.lock();
-    let id = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?.id();
-    let mut survey = survey(local, term, now, id)?;
-    for what in what_ifs {
-        survey.suppose(what, &local.state).map_err(|worker| {
-            Failure::not_found(format_args!(
-                "worker {worker} does not serve keyspace {name} now, so it can neither be removed nor weighed"
-            ))
-        })?;
-    }
+    let (survey, of) = {
+        let local = context.replica.lock();
+        let id = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?.id();
+        let mut survey = survey(context, &local, term, id)?;
+        for what in what_ifs {
+            survey.suppose(what, &local.state).map_err(|worker| {
+                Failure::not_found(format_args!(
+                    "worker {worker} does not serve keyspace {name} now, so it can neither be removed nor weighed"
+                ))
+            })?;
+        }
+        let lineage = local.state.cluster().map_or(0, |cluster| cluster.lineage);
+        (
+            survey,
+            v1::PlanSummary {
+                lineage,
+                revision: local.state.revision().get(),
+                supposed,
+                ..Default::default()
+            },
+        )
+    };
+    // A large plan takes a while, and nobody waits for the state meanwhile.
     let plan = survey.plan().map_err(cannot)?;
-    let summary = v1::PlanSummary { supposed, ..summary(&local.state, id, &survey, &plan) };
-    let moves = plan.moves.iter().map(|planned| shown(&local.state, id, &survey, planned));
-    let moves: Vec<v1::PlannedMove> = moves.collect();
-    let mut pieces = vec![Piece::Summary(summary)];
-    pieces.extend(moves.chunks(MAX_COMMANDS).map(|m| Piece::Moves(v1::PlanMoves { moves: m.to_vec() })));
+    let workers: Vec<v1::PlanWorker> =
+        (0..survey.workers().len()).map(|at| worker(&survey, &plan, at)).collect();
+    // The plan has repairs first; whoever approves it writes it down by partition.
+    let mut moves: Vec<v1::PlannedMove> = plan.moves.iter().map(|planned| shown(&survey, planned)).collect();
+    moves.sort_unstable_by_key(|planned| planned.partition);
+    let mut pieces = vec![Piece::Summary(summary(of, &survey, &plan))];
+    let workers = workers.chunks(MAX_COMMANDS).map(|w| v1::PlanWorkers { workers: w.to_vec() });
+    pieces.extend(workers.map(Piece::Workers));
+    let moves = moves.chunks(MAX_COMMANDS).map(|m| v1::PlanMoves { moves: m.to_vec() });
+    pieces.extend(moves.map(Piece::Moves));
     let pieces = pieces.into_iter().map(|piece| Ok(v1::PlanResponse { piece: Some(piece) }));
     Ok(Box::pin(stream::iter(pieces)))
 }
@@ -67,36 +84,34 @@ pub(super) async fn explain(
     let name = checked::keyspace_name("keyspace", &request.keyspace)?;
     let number = PartitionId::new(request.partition);
     let (term, _) = context.confirm().await?;
-    let now = context.clock.now();
-    let local = &mut *context.replica.lock();
-    let key = find(&local.state, &name, number)?;
-    let survey = survey(local, term, now, key.keyspace)?;
+    let (survey, partition, directives) = {
+        let local = context.replica.lock();
+        let key = find(&local.state, &name, number)?;
+        let survey = survey(context, &local, term, key.keyspace)?;
+        let partition = Partition::read(&local.state, key).map(v1::Partition::from);
+        (survey, partition, bearing_on(&local.state, key))
+    };
     let explained = survey.explain(number).map_err(cannot)?;
     let others = explained.others.iter().map(|(worker, why)| v1::explain_response::WhyNot {
         worker: survey.name(*worker).to_string(),
         why: why.to_string(),
     });
     Ok(v1::ExplainResponse {
-        partition: Partition::read(&local.state, key).map(Into::into),
+        partition,
         home: explained.home.map_or(String::new(), |home| survey.name(home).to_string()),
         because: words::because(&explained.because),
         holds: explained.holds.iter().map(ToString::to_string).collect(),
-        planned: explained.planned.map(|planned| shown(&local.state, key.keyspace, &survey, &planned)),
+        planned: explained.planned.map(|planned| shown(&survey, &planned)),
         others: others.collect(),
-        directives: bearing_on(&local.state, key),
+        directives,
     })
 }
 
 /// What the leader of this term sees of a keyspace.
-fn survey<'a>(
-    local: &'a Local,
-    term: Term,
-    now: ringfence_core::time::Instant,
-    id: KeyspaceId,
-) -> Result<Survey<'a>, Failure> {
+fn survey(context: &Context, local: &Local, term: Term, id: KeyspaceId) -> Result<Survey, Failure> {
     let leadership = local.leadership.as_ref().filter(|led| led.term() == term);
-    let leadership = leadership.ok_or_else(Failure::no_leader)?;
-    leadership.survey(now, &local.state, id).ok_or_else(|| Failure::not_found("the keyspace is gone"))
+    let survey = leadership.ok_or_else(Failure::no_leader)?.survey(context.clock.now(), &local.state, id);
+    survey.ok_or_else(|| Failure::not_found("the keyspace is gone"))
 }
 
 fn cannot(why: ringfence_core::placement::PlanError) -> Failure {
@@ -123,9 +138,31 @@ fn what_if(wire: v1::WhatIf) -> Result<WhatIf, InvalidField> {
     })
 }
 
-fn summary(state: &State, id: KeyspaceId, survey: &Survey<'_>, plan: &Plan) -> v1::PlanSummary {
+/// What is said of the whole, beside what is known already.
+fn summary(of: v1::PlanSummary, survey: &Survey, plan: &Plan) -> v1::PlanSummary {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let workers = survey.workers().iter().enumerate().map(|(at, candidate)| v1::PlanWorker {
+    let obstacles = obstacles(survey, plan);
+    let reasons = plan.counts().into_iter();
+    v1::PlanSummary {
+        keyspace: survey.keyspace().to_string(),
+        moves: count(plan.moves.len()),
+        spread_before: plan.before.spread,
+        spread_after: plan.after.spread,
+        zone_spread_before: plan.before.zone_spread,
+        zone_spread_after: plan.after.zone_spread,
+        workers: count(survey.workers().len()),
+        reasons: reasons
+            .map(|(reason, moves)| v1::PlanReason { reason: reason.to_string(), moves: count(moves) })
+            .collect(),
+        more_obstacles: count(obstacles.len().saturating_sub(OBSTACLES)),
+        obstacles: obstacles.into_iter().take(OBSTACLES).collect(),
+        ..of
+    }
+}
+
+fn worker(survey: &Survey, plan: &Plan, at: usize) -> v1::PlanWorker {
+    let candidate = &survey.workers()[at];
+    v1::PlanWorker {
         worker: candidate.worker.to_string(),
         zone: candidate.zone.map_or(String::new(), |zone| survey.zone(zone).to_owned()),
         weight: candidate.weight.get(),
@@ -133,30 +170,11 @@ fn summary(state: &State, id: KeyspaceId, survey: &Survey<'_>, plan: &Plan) -> v
         before: plan.before.loads[at],
         after: plan.after.loads[at],
         share: plan.shares[at],
-    });
-    let obstacles = obstacles(survey, plan);
-    let reasons = plan.counts().into_iter();
-    v1::PlanSummary {
-        keyspace: state.keyspace(id).map_or(String::new(), |keyspace| keyspace.name().to_string()),
-        lineage: state.cluster().map_or(0, |cluster| cluster.lineage),
-        revision: state.revision().get(),
-        moves: count(plan.moves.len()),
-        spread_before: plan.before.spread,
-        spread_after: plan.after.spread,
-        zone_spread_before: plan.before.zone_spread,
-        zone_spread_after: plan.after.zone_spread,
-        workers: workers.collect(),
-        reasons: reasons
-            .map(|(reason, moves)| v1::PlanReason { reason: reason.to_string(), moves: count(moves) })
-            .collect(),
-        more_obstacles: count(obstacles.len().saturating_sub(OBSTACLES)),
-        obstacles: obstacles.into_iter().take(OBSTACLES).collect(),
-        supposed: false,
     }
 }
 
 /// What could not be done, a sentence each.
-fn obstacles(survey: &Survey<'_>, plan: &Plan) -> Vec<String> {
+fn obstacles(survey: &Survey, plan: &Plan) -> Vec<String> {
     let unplaced = plan.unplaced.iter().map(|(partition, why)| {
         format!("partition {} has no owner: {why} ({})", partition.get(), plan.takers)
     });
@@ -171,14 +189,12 @@ fn obstacles(survey: &Survey<'_>, plan: &Plan) -> Vec<String> {
     unplaced.chain(pins).chain(overfull).collect()
 }
 
-fn shown(state: &State, id: KeyspaceId, survey: &Survey<'_>, planned: &PlannedMove) -> v1::PlannedMove {
-    let key = PartitionKey { keyspace: id, partition: planned.partition };
-    let name = |worker: &WorkerId| worker.to_string();
+fn shown(survey: &Survey, planned: &PlannedMove) -> v1::PlannedMove {
     v1::PlannedMove {
         partition: planned.partition.get(),
-        epoch: state.partition(key).and_then(state::Partition::epoch).map_or(0, Epoch::get),
-        from: planned.from.map_or(String::new(), |from| name(survey.name(from))),
-        to: name(survey.name(planned.to)),
+        epoch: survey.epoch(planned.partition).map_or(0, Epoch::get),
+        from: planned.from.map_or(String::new(), |from| survey.name(from).to_string()),
+        to: survey.name(planned.to).to_string(),
         reason: planned.reason.to_string(),
     }
 }

@@ -40,19 +40,23 @@ fn summary(moves: u32) -> v1::PlanSummary {
         moves,
         spread_before: 7,
         spread_after: 1,
-        workers: vec![v1::PlanWorker {
-            worker: "w1".to_owned(),
-            zone: HOSTILE.to_owned(),
-            weight: 2,
-            standing: HOSTILE.to_owned(),
-            before: 8,
-            after: 5,
-            share: 5,
-        }],
+        workers: 1,
         reasons: vec![v1::PlanReason { reason: HOSTILE.to_owned(), moves }],
         obstacles: vec![HOSTILE.to_owned()],
         more_obstacles: 4,
         ..Default::default()
+    }
+}
+
+fn plan_worker() -> v1::PlanWorker {
+    v1::PlanWorker {
+        worker: "w1".to_owned(),
+        zone: HOSTILE.to_owned(),
+        weight: 2,
+        standing: HOSTILE.to_owned(),
+        before: 8,
+        after: 5,
+        share: 5,
     }
 }
 
@@ -73,7 +77,8 @@ fn piece(piece: v1::plan_response::Piece) -> v1::PlanResponse {
 fn pieces(summary: v1::PlanSummary, moves: &[&[v1::PlannedMove]]) -> Vec<v1::PlanResponse> {
     use v1::plan_response::Piece;
     let moves = moves.iter().map(|moves| piece(Piece::Moves(v1::PlanMoves { moves: moves.to_vec() })));
-    std::iter::once(piece(Piece::Summary(summary))).chain(moves).collect()
+    let workers = piece(Piece::Workers(v1::PlanWorkers { workers: vec![plan_worker()] }));
+    [piece(Piece::Summary(summary)), workers].into_iter().chain(moves).collect()
 }
 
 #[tokio::test]
@@ -210,6 +215,7 @@ async fn f096_a_plan_that_lacks_a_piece_makes_no_sense() {
         (vec![], "summary"),
         (vec![piece(Piece::Moves(v1::PlanMoves::default()))], "summary"),
         (pieces(summary(2), &[&[planned(1)]]), "2 were promised, and 1 came"),
+        (vec![piece(Piece::Summary(summary(0)))], "workers: 1 were promised, and 0 came"),
         (pieces(summary(2), &[&[planned(2), planned(1)]]), "ascending"),
         (pieces(summary(1), &[&[v1::PlannedMove { to: "W".to_owned(), ..planned(1) }]]), "moves[0].to"),
         (pieces(summary(1), &[&[v1::PlannedMove { epoch: u64::MAX, ..planned(1) }]]), "moves[0].epoch"),
@@ -457,6 +463,7 @@ async fn f021_what_is_set_and_what_was_decided_is_told_with_by_whom() {
                 pinned: Some(given(6)),
                 ..Default::default()
             }],
+            more_workers: 7,
             more_partitions: 8,
         })),
         Asked::Worker(_) => Ok(Answered::Worker(v1::GetWorkerResponse {
@@ -477,7 +484,10 @@ async fn f021_what_is_set_and_what_was_decided_is_told_with_by_whom() {
     let settings = admin.settings().await.unwrap();
     assert!(is_escaped(settings.cluster_frozen.as_ref().unwrap()));
     assert_eq!(settings.keyspaces_frozen[0].0.as_str(), "orders");
-    assert_eq!((settings.workers[0].weight, settings.more_partitions), (Some(4), 8));
+    assert_eq!(
+        (settings.workers[0].weight, settings.more_workers, settings.more_partitions),
+        (Some(4), 7, 8)
+    );
     assert!(settings.workers[0].drained.is_some() && settings.workers[0].cordoned.is_none());
     assert_eq!(settings.partitions[0].pin.as_ref().unwrap().0, worker("w1"));
     assert_eq!(settings.partitions[0].weight, None);

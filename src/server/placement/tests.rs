@@ -1,0 +1,143 @@
+use crate::testing::{self, SECRET, create, join, request_id, until};
+use ringfence_api::v1::placement_service_client::PlacementServiceClient;
+use ringfence_api::v1::plan_response::Piece;
+use ringfence_api::v1::{report_item, what_if};
+use ringfence_api::{ErrorKind, Failure, v1};
+use std::collections::BTreeSet;
+use tonic::transport::Channel;
+
+type Client = PlacementServiceClient<Channel>;
+
+/// A node whose worker `w1` owns all twelve partitions of `orders`, ready.
+async fn owned_by_w1() -> (crate::Coordinator, Client) {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    admin.create_keyspace(create("orders", 12)).await.unwrap();
+    let session = join(&node, "w1", "orders").await;
+    let list = || v1::ListPartitionsRequest { keyspace: "orders".into() };
+    let mut workers = testing::workers(&node).await;
+    until("w1 owns all and is ready", async || {
+        let mut list = admin.list_partitions(list()).await.ok()?.into_inner();
+        let partitions = list.message().await.ok()??.partitions;
+        let items = partitions.iter().filter(|p| p.owner.is_some() && !p.ready).map(|p| v1::ReportItem {
+            keyspace: "orders".into(),
+            partition: p.partition,
+            epoch: p.epoch,
+            what: Some(report_item::What::Ready(report_item::Ready {})),
+        });
+        let items: Vec<v1::ReportItem> = items.collect();
+        if !items.is_empty() {
+            let report = v1::ReportRequest { session, secret: SECRET.into(), items, withdraw: false };
+            workers.report(report).await.ok()?;
+        }
+        partitions.iter().all(|p| p.ready).then_some(())
+    })
+    .await;
+    let client = PlacementServiceClient::new(testing::channel(&node).await);
+    (node, client)
+}
+
+fn add(worker: &str) -> v1::WhatIf {
+    let add = what_if::Add { worker: worker.into(), ..Default::default() };
+    v1::WhatIf { change: Some(what_if::Change::Add(add)) }
+}
+
+fn pin(partition: u32, to: &str) -> v1::SetPartitionRequest {
+    v1::SetPartitionRequest {
+        request: request_id(),
+        keyspace: "orders".into(),
+        partition,
+        pin: Some(to.into()),
+        ..Default::default()
+    }
+}
+
+async fn plan(
+    client: &mut Client,
+    what_if: Vec<v1::WhatIf>,
+) -> (v1::PlanSummary, Vec<v1::PlanWorker>, Vec<v1::PlannedMove>) {
+    let request = v1::PlanRequest { keyspace: "orders".into(), what_if };
+    let mut pieces = client.plan(request).await.unwrap().into_inner();
+    let (mut summary, mut workers, mut moves) = (None, Vec::new(), Vec::new());
+    while let Some(piece) = pieces.message().await.unwrap() {
+        match piece.piece.unwrap() {
+            Piece::Summary(s) => summary = Some(s),
+            Piece::Workers(w) => workers.extend(w.workers),
+            Piece::Moves(m) => moves.extend(m.moves),
+        }
+    }
+    (summary.expect("it comes first"), workers, moves)
+}
+
+#[tokio::test]
+async fn a_plan_comes_by_partition_whatever_its_moves_are_for() {
+    let (_node, mut client) = owned_by_w1().await;
+    assert!(client.set_partition(pin(11, "w9")).await.unwrap().into_inner().changed);
+    let (summary, workers, moves) = plan(&mut client, vec![add("w9")]).await;
+    assert!(summary.supposed && summary.workers == 2 && summary.moves == 6, "{summary:?}");
+    assert_eq!(
+        workers.iter().map(|w| (w.worker.as_str(), w.after)).collect::<Vec<_>>(),
+        [("w1", 6), ("w9", 6)]
+    );
+    // The planner names what an operator demands first, and the pinned one is the last by number.
+    let reasons: BTreeSet<&str> = moves.iter().map(|planned| planned.reason.as_str()).collect();
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+    assert!(moves.is_sorted_by(|a, b| a.partition < b.partition), "{moves:?}");
+    assert!(moves.iter().all(|planned| planned.epoch == 1 && planned.from == "w1" && planned.to == "w9"));
+}
+
+#[tokio::test]
+async fn a_supposition_about_nobody_is_refused_and_names_him() {
+    let (_node, mut client) = owned_by_w1().await;
+    let remove = v1::WhatIf { change: Some(what_if::Change::Remove("w7".into())) };
+    let request = v1::PlanRequest { keyspace: "orders".into(), what_if: vec![remove] };
+    let failure = Failure::decode(&client.plan(request).await.err().unwrap());
+    assert!(failure.kind() == ErrorKind::NotFound && failure.message().contains("w7"), "{failure}");
+}
+
+#[tokio::test]
+async fn nothing_is_moved_to_a_worker_that_an_operator_keeps_empty() {
+    let (node, mut client) = owned_by_w1().await;
+    join(&node, "w2", "orders").await;
+    let set = |on| v1::SetWorkerRequest {
+        request: request_id(),
+        worker: "w2".into(),
+        drained: Some(on),
+        ..Default::default()
+    };
+    client.set_worker(set(true)).await.unwrap();
+    let mut admin = testing::admin(&node).await;
+    let to_w2 = || v1::MovePartitionRequest {
+        request: request_id(),
+        keyspace: "orders".into(),
+        partition: 3,
+        to: "w2".into(),
+        directive: None,
+    };
+    let failure = Failure::decode(&admin.move_partition(to_w2()).await.unwrap_err());
+    assert!(failure.kind() == ErrorKind::Refused && failure.message().contains("undrain"), "{failure}");
+    client.set_worker(set(false)).await.unwrap();
+    assert_ne!(admin.move_partition(to_w2()).await.unwrap().into_inner().r#move, 0);
+}
+
+#[tokio::test]
+async fn settings_of_more_workers_than_a_message_holds_are_listed_up_to_a_bound() {
+    let (_node, mut client) = owned_by_w1().await;
+    let all = (0..1_003).map(|number| {
+        let mut client = client.clone();
+        async move {
+            let cordon = v1::SetWorkerRequest {
+                request: request_id(),
+                worker: format!("x{number:04}"),
+                cordoned: Some(true),
+                directive: Some(v1::Directive { by: "a".repeat(300), reason: "b".repeat(300) }),
+                ..Default::default()
+            };
+            client.set_worker(cordon).await.unwrap();
+        }
+    });
+    futures_util::future::join_all(all).await;
+    let listed = client.list_settings(v1::ListSettingsRequest {}).await.unwrap().into_inner();
+    assert_eq!((listed.workers.len(), listed.more_workers), (1_000, 3));
+    assert!(listed.workers[0].cordoned.as_ref().is_some_and(|by| by.by.len() == 256));
+}
