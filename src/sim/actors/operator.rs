@@ -24,10 +24,21 @@ pub(crate) enum Order {
     Transfer(Option<NodeId>),
     /// Add a node.
     Add(NodeId, Host),
+    /// Say that a keyspace was created again, when all that was told before is done.
+    SayRecreated,
     /// Remove a node.
     Remove(NodeId),
     /// Add a node, and when it is in, remove another: again and again, until it is done or this time has come.
     Exchange(Option<(NodeId, Host)>, Option<(NodeId, Host)>, Ms),
+}
+
+/// What the operator has certainly done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// A node was removed.
+    Removed(Host),
+    /// A keyspace was created again.
+    Recreated,
 }
 
 /// A cluster is not made smaller than this.
@@ -38,8 +49,7 @@ pub(crate) struct Operator {
     /// It.
     pub(crate) process: Process,
     orders: UnboundedSender<Order>,
-    /// Nodes that were certainly removed.
-    removed: Arc<Mutex<Vec<Host>>>,
+    done: Arc<Mutex<Vec<Done>>>,
 }
 
 impl Operator {
@@ -52,12 +62,12 @@ impl Operator {
         let process = Process::new(common.time.now(), Rate::default(), seed)?;
         let admin = Admin::new(&Dials::new(&common.net, host).coordinator(&common.nodes)?);
         let (orders, mut told) = mpsc::unbounded_channel();
-        let (common, removed) = (common.clone(), Arc::default());
-        let removes = Arc::clone(&removed);
+        let (common, done) = (common.clone(), Arc::default());
+        let does = Arc::clone(&done);
         process.runtime().spawn(async move {
             while let Some(order) = told.recv().await {
                 let shown = format!("{order:?}");
-                let done = carry_out(&admin, &common, &removes, order).await;
+                let done = carry_out(&admin, &common, &does, order).await;
                 let text = match done {
                     Ok(()) => format!("done: {shown}"),
                     Err(error) => format!("not done: {shown}: {error}"),
@@ -65,12 +75,12 @@ impl Operator {
                 common.recorder.record(common.time.us(), "operator", What::Note { text });
             }
         });
-        Ok(Operator { process, orders, removed })
+        Ok(Operator { process, orders, done })
     }
 
-    /// Nodes that were removed since it was asked last.
-    pub(crate) fn take_removed(&self) -> Vec<Host> {
-        std::mem::take(&mut *self.removed.lock().unwrap_or_else(PoisonError::into_inner))
+    /// What was done since it was asked last.
+    pub(crate) fn take_done(&self) -> Vec<Done> {
+        std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Tells the operator to do something after all that was told before.
@@ -83,11 +93,13 @@ impl Operator {
 async fn carry_out(
     admin: &Admin,
     common: &Common,
-    removed: &Mutex<Vec<Host>>,
+    done: &Mutex<Vec<Done>>,
     order: Order,
 ) -> Result<(), ringfence::Error> {
     let record = |what| common.recorder.record(common.time.us(), "operator", what);
+    let say = |what| done.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     match order {
+        Order::SayRecreated => say(Done::Recreated),
         Order::Create(name, partitions, policy) => {
             loop {
                 match admin.create_keyspace(&name, partitions, &policy).await {
@@ -134,7 +146,7 @@ async fn carry_out(
                 }
                 if let Some((node, host)) = leaves {
                     remove(admin, node).await;
-                    removed.lock().unwrap_or_else(PoisonError::into_inner).push(host);
+                    say(Done::Removed(host));
                 }
                 Ok::<(), ringfence::Error>(())
             };

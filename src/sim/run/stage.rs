@@ -8,7 +8,7 @@ use super::plan::{OPERATOR, Plan, ROUTER};
 use super::witness::Witness;
 use crate::actors::golden;
 use crate::actors::node::{Beginning, DATA_DIR, Node};
-use crate::actors::operator::{Operator, Order};
+use crate::actors::operator::{Done, Operator, Order};
 use crate::actors::router::RouterHost;
 use crate::actors::store::{self, Store};
 use crate::actors::worker::{Common, WorkerHost};
@@ -288,10 +288,23 @@ impl Stage {
         for (host, after) in again {
             self.later(after, Later::Start(host));
         }
-        for host in self.operator.take_removed() {
-            // It runs on for a while, as one that does not know it yet.
-            let after = self.random.u64(1..5_000);
-            self.later(after, Later::Gone(host));
+        for done in self.operator.take_done() {
+            match done {
+                Done::Removed(host) => {
+                    // It runs on for a while, as one that does not know it yet.
+                    let after = self.random.u64(1..5_000);
+                    self.later(after, Later::Gone(host));
+                }
+                Done::Recreated => {
+                    // A session serves the keyspaces that were there when it was opened, so the workers are started anew;
+                    // earlier they would find the old one again where its end takes its time.
+                    let workers: Vec<Host> = self.workers.keys().copied().collect();
+                    for host in workers {
+                        let after = self.random.u64(1..3_000);
+                        self.later(after, Later::Leave(host));
+                    }
+                }
+            }
         }
     }
 
@@ -531,12 +544,7 @@ impl Stage {
             Fault::Recreate(keyspace) => {
                 self.operator.order(Order::Delete(Plan::keyspaces()[keyspace].to_owned()));
                 self.create(keyspace);
-                // A session serves the keyspaces that were there when it was opened.
-                let workers: Vec<Host> = self.workers.keys().copied().collect();
-                for host in workers {
-                    let after = random.u64(1_000..4_000);
-                    self.later(after, Later::Leave(host));
-                }
+                self.operator.order(Order::SayRecreated);
             }
             Fault::FreezeDisk(host, for_ms) => {
                 let until = self.now + for_ms;
