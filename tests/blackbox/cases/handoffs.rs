@@ -553,3 +553,51 @@ async fn f005_the_defaults_refuse_a_stale_write_and_one_without_a_stamp() {
     let policy = cluster.admin().keyspace("orders").await.unwrap().policy;
     assert_eq!(policy.takeover(), Takeover::Lease, "giving exclusive leases up takes a word of its own");
 }
+
+/// With a hold, what a restarted worker had comes back to it at a higher epoch, and nothing moves to the other; without one
+/// the other gets it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_announced_its_restart_finds_its_partitions_and_the_other_gets_none() {
+    for hold in [Duration::from_secs(60), Duration::ZERO] {
+        let cluster = Cluster::one().await;
+        let policy = PolicyChange { ttl: Some(LONG), rejoin_hold: Some(hold), ..PolicyChange::default() };
+        cluster.admin().create_keyspace("orders", 4, &policy).await.unwrap();
+        let store = Store::fenced(cluster.id().await);
+        let first = Member::join(worker(&cluster, "w1"), "orders", &store).await;
+        let second = Member::join(worker(&cluster, "w2"), "orders", &store).await;
+        let owners = async || {
+            let partitions = cluster.admin().partitions("orders").await.unwrap();
+            partitions.into_iter().map(|p| p.owner.map(|owner| owner.worker.to_string())).collect::<Vec<_>>()
+        };
+        until("each has two", async || {
+            let owners = owners().await;
+            let of = |name| owners.iter().filter(|owner| owner.as_deref() == Some(name)).count();
+            (of("w1") == 2 && of("w2") == 2).then_some(())
+        })
+        .await;
+        let (had, before, theirs) = (owners().await, cluster.epochs("orders").await, second.worker.owned());
+        first.worker.leave_to_restart().await.unwrap();
+        if hold.is_zero() {
+            until("the other has all", async || {
+                owners().await.iter().all(|owner| owner.as_deref() == Some("w2")).then_some(())
+            })
+            .await;
+            continue;
+        }
+        // Everything that was w1's waits, and says for whom; the other is left alone.
+        let waiting = cluster.admin().partitions("orders").await.unwrap();
+        let waits = waiting.iter().filter(|p| p.owner.is_none() && p.cooling.contains("restarts")).count();
+        assert_eq!(waits, 2, "{waiting:?}");
+        let mut back = Member::join(worker(&cluster, "w1"), "orders", &store).await;
+        for owned in back.granted_many(2).await {
+            store.write(&owned.stamp().unwrap(), "of the restarted").unwrap();
+        }
+        assert_eq!(owners().await, had);
+        let after = cluster.epochs("orders").await;
+        for ((owner, before), after) in had.iter().zip(before).zip(after) {
+            assert_eq!(after > before, owner.as_deref() == Some("w1"), "{owner:?}: {before}, {after}");
+        }
+        assert!(theirs.iter().all(Ownership::is_valid), "w2 has lost nothing");
+        assert_eq!(store.stale_write(), None);
+    }
+}
