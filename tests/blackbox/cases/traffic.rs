@@ -50,7 +50,7 @@ async fn f008_f009_writes_under_way_while_a_partition_moves_to_and_fro_are_there
     let service = Service { members: members.try_into().ok().unwrap(), stores: stores.clone() };
     let router = Router::connect(cluster.endpoints().as_str(), ["orders"]).await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let callers: Vec<_> = (0..8)
+    let callers: Vec<_> = (0..20)
         .map(|caller| {
             let (service, router, stop) = (service.clone(), router.clone(), Arc::clone(&stop));
             tokio::spawn(async move {
@@ -79,12 +79,12 @@ async fn f008_f009_writes_under_way_while_a_partition_moves_to_and_fro_are_there
         })
         .collect();
     let mut moves = 0;
-    while moves < 10 || stores[1].stale_write().is_none() {
+    while moves < 50 || stores[1].stale_write().is_none() {
         let to = if cluster.owner("orders", 0).await == "w1" { "w2" } else { "w1" };
         let before = stores[0].writes().len();
         cluster.begin_move("orders", 0, to).await;
         until("it has moved", async || (cluster.owner("orders", 0).await == to).then_some(())).await;
-        until("the new owner is written to", async || (stores[0].writes().len() > before + 8).then_some(()))
+        until("the new owner is written to", async || (stores[0].writes().len() > before + 20).then_some(()))
             .await;
         moves += 1;
         assert!(moves < 200, "no write was ever under way during a move");
