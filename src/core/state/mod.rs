@@ -49,6 +49,7 @@ pub use plans::{ApprovedPlan, MAX_PLAN_MOVES, PLANS_LEN, PlanMove, PlanStage, Pl
 pub use session::{
     ENDED_LEN, EndReason, Ended, MAX_ADDRESS_BYTES, MAX_LABELS, MAX_SESSIONS, Session, Suspicion,
 };
+pub use text::cut;
 
 use counters::Counters;
 

@@ -140,7 +140,9 @@ fn owner_of<'a>(
             )));
         }
     };
-    let owner = state.session(session).ok_or_else(|| no_such_partition(keyspace, number))?;
+    let owner = state.session(session).ok_or_else(|| {
+        Failure::refused(format_args!("the owner of partition {name} has just gone; run the drill again"))
+    })?;
     match expected {
         Some(expected) if expected != owner.worker() => Err(Failure::refused(format_args!(
             "partition {name} is owned by worker {} and not by {expected}; leave one of the two out",

@@ -8,7 +8,7 @@ use ringfence_api::Failure;
 use ringfence_api::convert::checked;
 use ringfence_api::v1::{self, DrillMode, drill_request, drill_response};
 use ringfence_core::ids::{Epoch, SessionId, Term, WorkerId};
-use ringfence_core::state::{Command, GrantReason, MAX_FAILURE_BYTES, Tenure};
+use ringfence_core::state::{Command, GrantReason, MAX_FAILURE_BYTES, Tenure, cut};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -373,7 +373,7 @@ impl Course<'_> {
 
 /// What a worker says of itself, cut to what is shown.
 fn shortened(text: &str) -> String {
-    text.chars().take(MAX_FAILURE_BYTES).collect()
+    cut(text, MAX_FAILURE_BYTES).to_owned()
 }
 
 fn answer(ask: &Ask, cast: &Cast) -> v1::RunDrillResponse {

@@ -7,7 +7,7 @@ use ringfence_api::Failure;
 use ringfence_api::v1::{self, report_item};
 use ringfence_core::ids::{Epoch, KeyspaceName, PartitionId, PartitionKey, SessionId};
 use ringfence_core::lead::release;
-use ringfence_core::state::{Command, MAX_FAILURE_BYTES, Released, State};
+use ringfence_core::state::{Command, MAX_FAILURE_BYTES, Released, State, cut};
 
 /// How many items one report may have: with the grants that follow from them they fit into one log entry.
 const MAX_ITEMS: usize = 1_000;
@@ -67,7 +67,7 @@ fn commands(
             report_item::What::Returned(_) => Released::Returned,
             report_item::What::Failed(failed) => {
                 tracing::warn!(%partition, %epoch, %session, error = %failed.error.escape_debug(), "owner task failed");
-                Released::Failed(failed.error.chars().take(MAX_FAILURE_BYTES).collect())
+                Released::Failed(cut(&failed.error, MAX_FAILURE_BYTES).to_owned())
             }
         };
         let (command, grant) = release(&local.state, partition, epoch, session, how, &absent);

@@ -71,7 +71,7 @@ impl World {
         });
         let outcome = world?;
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let report = Report { took_ms, faults: all as u64, ..report(&plan, &outcome) };
+        let report = Report { took_ms, faults: all as u64, ..report(&plan, &outcome)? };
         if self.transcript {
             say!("{}", outcome.history)?;
         }
@@ -88,12 +88,12 @@ const STACK: usize = 8 << 20;
 /// How many violations a report tells.
 const TOLD: usize = 8;
 
-fn report(plan: &Plan, outcome: &Outcome) -> Report {
+fn report(plan: &Plan, outcome: &Outcome) -> anyhow::Result<Report> {
     let events = &outcome.history.events;
     let count = |is: fn(&What) -> bool| events.iter().filter(|event| is(&event.what)).count() as u64;
     let broken = outcome.broken.iter().cloned();
     let violations = outcome.verdict.violations.iter().map(ToString::to_string);
-    Report {
+    Ok(Report {
         seed: plan.seed,
         held: outcome.held(),
         violations: broken.chain(violations).take(TOLD).collect(),
@@ -105,15 +105,15 @@ fn report(plan: &Plan, outcome: &Outcome) -> Report {
         refused: count(|what| matches!(what, What::RefusedStale { .. })),
         simulated_ms: outcome.figures.simulated_ms,
         took_ms: 0,
-        history: fingerprint(outcome),
-    }
+        history: fingerprint(outcome)?,
+    })
 }
 
-/// A number of everything that happened.
-fn fingerprint(outcome: &Outcome) -> String {
+/// A number of everything that happened, nothing of it left out.
+fn fingerprint(outcome: &Outcome) -> anyhow::Result<String> {
+    let mut lines = Vec::new();
+    outcome.history.write_jsonl(&mut lines)?;
     let mut hasher = DefaultHasher::new();
-    for event in &outcome.history.events {
-        hasher.write(event.to_string().as_bytes());
-    }
-    format!("{:016x}", hasher.finish())
+    hasher.write(&lines);
+    Ok(format!("{:016x}", hasher.finish()))
 }

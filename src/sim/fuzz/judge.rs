@@ -140,7 +140,10 @@ mod tests {
         };
         fails(many, "2000 allocations");
         fails(|_| Err(" ".to_owned()), "without a word");
-        fails(|_| Err("x".repeat(900).repeat(5)), "");
+        let talks = |_: &[u8]| Err("x".repeat(4_500));
+        let generous = Target { base: 1 << 20, ..target(talks) };
+        let Verdict::Failed(why) = judge(&generous, b"abc") else { panic!("an error of any length is fine") };
+        assert!(why.contains("4500 bytes"), "{why}");
         fails(|_| Err("\u{1b}[2J".to_owned()), "terminal");
         fails(|_| Err("\u{202e}".to_owned()), "terminal");
         fails(|_| Err(format!("the secret {SECRET} is wrong")), "secret");

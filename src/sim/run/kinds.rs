@@ -1,4 +1,4 @@
-//! Kinds of worlds. Half of them have a bit of everything; the others are about one thing that seldom happens by itself.
+//! Kinds of worlds. Most of them have a bit of everything; the others are about one thing that seldom happens by itself.
 
 use super::fault::{Fault, Timed};
 use super::plan::{Plan, QUIET_MS};

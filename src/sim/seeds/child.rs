@@ -124,6 +124,14 @@ impl Trial {
 }
 
 impl Report {
+    /// What was broken first, without the numbers: the rule, where a rule was.
+    pub fn breach(&self) -> Option<String> {
+        let first = self.violations.first()?;
+        let rule = first.split_once(": ").map(|(rule, _)| rule);
+        let rule = rule.filter(|rule| rule.chars().all(|c| c.is_ascii_alphabetic()));
+        Some(rule.unwrap_or(first).chars().filter(|c| !c.is_ascii_digit()).collect())
+    }
+
     /// The last of the events that show what was broken first.
     pub fn last_event(&self) -> Option<usize> {
         let numbers = self.violations.first()?.rsplit_once("(events [")?.1;
