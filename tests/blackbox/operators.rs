@@ -128,6 +128,40 @@ fn f029_a_drained_worker_gives_all_of_it_away_and_then_may_be_stopped() {
 }
 
 #[test]
+fn f094_a_worker_that_is_alive_and_no_good_is_evicted_and_stays_out() {
+    let cluster = Cluster::dev();
+    cluster.create_keyspace(KEYSPACE, 4, "2s");
+    let mut fleet = Fleet::of(&cluster, true);
+    fleet.start("w1");
+    fleet.start("w2");
+    fleet.balanced(&["w1", "w2"], 4);
+    refused(&cluster.run(&["worker", "evict", "nobody", "--yes"]), 1, "not_found", "nobody");
+    refused(&cluster.run(&["worker", "evict", "w1"]), 2, "usage", "say --yes");
+    assert_eq!(result(&cluster, &["worker", "evict", "w1", "--dry-run"]), "planned");
+    assert_eq!(owned_by(&cluster, "w1"), 2, "a dry run does nothing");
+
+    let session = |worker: &str| cluster.run(&["worker", "show", worker]).done()["session"].as_u64();
+    let before = session("w1").unwrap();
+    let evict = ["worker", "evict", "w1", "--yes", "--by", "ada", "--reason", "it hangs"];
+    assert_eq!(result(&cluster, &evict), "changed");
+    only_with(&cluster, &["w2"]);
+    // Its process lives, joins again, and gets nothing.
+    wait_for("w1 has another session", || session("w1").filter(|now| *now != before));
+    fleet.more_acks(40);
+    assert_eq!(owned_by(&cluster, "w1"), 0);
+    let events = cluster.run(&["worker", "history", "w1"]).done();
+    let told = |what: &str| events.as_array().unwrap().iter().find(|event| event["what"] == what).cloned();
+    let by = told("evict worker w1").unwrap_or_else(|| panic!("{events}"));
+    assert_eq!((&by["by"], &by["reason"]), (&"ada".into(), &"it hangs".into()));
+    assert!(told(&format!("session s{before} ended: it was evicted")).is_some(), "{events}");
+
+    assert_eq!(result(&cluster, &["worker", "undrain", "w1"]), "changed");
+    only_with(&cluster, &["w1", "w2"]);
+    let audit = fleet.audit();
+    assert_eq!((audit.lost, audit.stale_accepted), (0, 0));
+}
+
+#[test]
 fn a_pinned_partition_goes_to_its_worker_and_stays_there_until_it_is_unpinned() {
     let cluster = Cluster::dev();
     let fleet = lopsided(&cluster);

@@ -13,6 +13,8 @@ pub enum SessionEnd {
     Expired,
     /// The same worker id joined again.
     Replaced,
+    /// An operator evicted the worker.
+    Evicted,
     /// It is not known any more: it ended long ago, or never was.
     Unknown,
 }
@@ -23,6 +25,7 @@ impl fmt::Display for SessionEnd {
             SessionEnd::Left => "the worker left",
             SessionEnd::Expired => "its lease ran out",
             SessionEnd::Replaced => "the same worker id joined again",
+            SessionEnd::Evicted => "an operator evicted the worker",
             SessionEnd::Unknown => "it ended too long ago to be remembered, or never was",
         })
     }
@@ -34,6 +37,7 @@ impl From<Option<EndReason>> for SessionEnd {
             Some(EndReason::Left) => SessionEnd::Left,
             Some(EndReason::Expired) => SessionEnd::Expired,
             Some(EndReason::Replaced) => SessionEnd::Replaced,
+            Some(EndReason::Evicted) => SessionEnd::Evicted,
             None => SessionEnd::Unknown,
         }
     }
@@ -45,6 +49,7 @@ impl From<SessionEnd> for v1::SessionEnd {
             SessionEnd::Left => v1::SessionEnd::Left,
             SessionEnd::Expired => v1::SessionEnd::Expired,
             SessionEnd::Replaced => v1::SessionEnd::Replaced,
+            SessionEnd::Evicted => v1::SessionEnd::Evicted,
             SessionEnd::Unknown => v1::SessionEnd::Unknown,
         }
     }
@@ -57,6 +62,7 @@ impl From<v1::SessionEnd> for SessionEnd {
             v1::SessionEnd::Left => SessionEnd::Left,
             v1::SessionEnd::Expired => SessionEnd::Expired,
             v1::SessionEnd::Replaced => SessionEnd::Replaced,
+            v1::SessionEnd::Evicted => SessionEnd::Evicted,
             v1::SessionEnd::Unknown | v1::SessionEnd::Unspecified => SessionEnd::Unknown,
         }
     }

@@ -128,6 +128,7 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
             why: plan::skip_to_wire(*why),
         }),
         Command::CancelPlan { plan } => Wire::CancelPlan(wire::CancelPlan { plan_index: plan.get() }),
+        Command::Evict { session } => Wire::Evict(wire::Evict { session: session.get() }),
     };
     v1::LogCommand { command: Some(command) }
 }
@@ -201,6 +202,7 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
         Some(Wire::CancelPlan(c)) => {
             ("cancel_plan", Ok(Command::CancelPlan { plan: LogIndex::new(c.plan_index) }))
         }
+        Some(Wire::Evict(c)) => ("evict", session(c.session).map(|session| Command::Evict { session })),
     };
     command.map_err(|e| e.within(name))
 }

@@ -7,8 +7,8 @@ use super::error::DecodeError;
 use crate::v1;
 use prost::Message;
 use ringfence_core::state::{
-    Command, CoolingWhy, GrantReason, KeyspaceParts, Outcome, PartitionParts, Phase, Policy, PolicyChange,
-    Released, StateParts,
+    Command, CoolingWhy, EndReason, GrantReason, KeyspaceParts, Outcome, PartitionParts, Phase, Policy,
+    PolicyChange, Released, StateParts,
 };
 
 /// The newest format that this version writes and reads. It reads all earlier ones.
@@ -36,7 +36,9 @@ pub(super) fn format_of_entry(commands: &[Command]) -> u32 {
 
 /// The lowest format that can say this state.
 pub(super) fn format_of_state(parts: &StateParts) -> u32 {
-    let StateParts { directives, worker_settings, frozen, plans, keyspaces, sessions, answers, .. } = parts;
+    let StateParts {
+        directives, worker_settings, frozen, plans, keyspaces, sessions, ended, answers, ..
+    } = parts;
     let directed =
         !(directives.is_empty() && worker_settings.is_empty() && plans.is_empty()) || frozen.is_some();
     let answered = answers
@@ -45,7 +47,8 @@ pub(super) fn format_of_state(parts: &StateParts) -> u32 {
         .chain(sessions.iter().flat_map(|session| session.answers.iter().map(|(_, outcomes)| outcomes)))
         .flatten()
         .any(|outcome| matches!(outcome, Outcome::Planned(_)));
-    lowest(!directed && !answered && !keyspaces.iter().any(keyspace_is_new))
+    let evicted = ended.iter().any(|ended| ended.why == EndReason::Evicted);
+    lowest(!directed && !answered && !evicted && !keyspaces.iter().any(keyspace_is_new))
 }
 
 fn lowest(first_says_it: bool) -> u32 {
@@ -87,7 +90,8 @@ fn command_is_new(command: &Command) -> bool {
         | Command::OpenPlan { .. }
         | Command::ExtendPlan { .. }
         | Command::SkipPlanned { .. }
-        | Command::CancelPlan { .. } => true,
+        | Command::CancelPlan { .. }
+        | Command::Evict { .. } => true,
     }
 }
 

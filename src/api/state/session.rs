@@ -83,6 +83,7 @@ pub(super) fn ended_to_wire(ended: &Ended, workers: &mut Places) -> v1::StateEnd
         EndReason::Left => v1::SessionEnd::Left,
         EndReason::Expired => v1::SessionEnd::Expired,
         EndReason::Replaced => v1::SessionEnd::Replaced,
+        EndReason::Evicted => v1::SessionEnd::Evicted,
     };
     v1::StateEnded {
         session: ended.session.get(),
@@ -97,6 +98,7 @@ pub(super) fn ended_from_wire(wire: &v1::StateEnded, workers: &Names) -> Result<
         Ok(v1::SessionEnd::Left) => EndReason::Left,
         Ok(v1::SessionEnd::Expired) => EndReason::Expired,
         Ok(v1::SessionEnd::Replaced) => EndReason::Replaced,
+        Ok(v1::SessionEnd::Evicted) => EndReason::Evicted,
         Ok(v1::SessionEnd::Unspecified | v1::SessionEnd::Unknown) | Err(_) => {
             return Err(checked::unknown_value("why", wire.why));
         }

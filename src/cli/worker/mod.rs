@@ -2,7 +2,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `set` | what is set about a worker, and forgotten |
+//! | `set` | what is set about a worker, and forgotten; its eviction |
 //! | `drain` | a worker gives up all it has, and is safe to stop |
 //! | `show` | one worker, and what became of it |
 
@@ -96,6 +96,19 @@ enum Verb {
         #[command(flatten)]
         who: Who,
     },
+    /// End the session of a worker whose process cannot be stopped; it gets nothing until it is undrained
+    #[command(after_help = "\
+For a worker that renews its lease and does nothing else, where nobody can reach its process. What it held waits for as
+long as its lease and then goes to others; its fences refuse what it still writes. Where the process can be stopped,
+stop it: that is sooner. A drain is gentler.")]
+    Evict {
+        /// Its name
+        worker: WorkerId,
+        #[command(flatten)]
+        who: Who,
+        #[command(flatten)]
+        sure: Sure,
+    },
     /// Forget what is set about a worker that is gone for good
     #[command(after_help = "\
 It is refused while the worker has a session. A worker of this name that joins later is like any other.")]
@@ -131,6 +144,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Outcome {
             let change = WorkerChange { weight: Some(weight), ..WorkerChange::default() };
             set::set(common, &worker, &change, &who).await
         }
+        Verb::Evict { worker, who, sure } => set::evict(common, &worker, &who, sure).await,
         Verb::Remove { worker, who, sure } => set::remove(common, &worker, &who, sure).await,
     }
 }

@@ -99,6 +99,33 @@ pub(super) async fn undrain(common: &Common, worker: &WorkerId, if_by: Option<&s
     set(common, worker, &change, who).await
 }
 
+/// Ends a worker's session, and drains it.
+pub(super) async fn evict(common: &Common, worker: &WorkerId, who: &Who, sure: Sure) -> Outcome {
+    sure.or_terminal(who)?;
+    let admin = who.admin(common);
+    let before = admin.worker(worker).await?;
+    let (result, now) = if who.dry_run {
+        (planned(before.session.is_some() || before.settings.drained.is_none()), before)
+    } else {
+        let held = match before.session {
+            Some(session) => format!("session {session}, {} partitions", before.partitions),
+            None => "it has no session now".to_owned(),
+        };
+        sure.ask(&format!("This ends the session of worker {worker} ({held}) and drains it."))?;
+        let result = result(admin.evict_worker(worker).await?);
+        (result, admin.worker(worker).await?)
+    };
+    let shape = SetShape::new(result, worker, Some(&now));
+    common.output().show(&shape, || match result {
+        "changed" => {
+            format!("worker {worker} is evicted: it has no session, and gets nothing until it is undrained\n")
+        }
+        "planned" => format!("worker {worker} would be evicted; nothing was done\n"),
+        _ => format!("worker {worker} was out already\n"),
+    })?;
+    Ok(Exit::Done)
+}
+
 /// Forgets what is set about a worker.
 pub(super) async fn remove(common: &Common, worker: &WorkerId, who: &Who, sure: Sure) -> Outcome {
     sure.or_terminal(who)?;

@@ -37,6 +37,21 @@ impl Admin {
         Ok(answer.changed)
     }
 
+    /// Drains a worker and ends its session, however alive its process is. What it held cools for as long as its lease, and
+    /// then goes to others. Returns false when it was drained already and has no session.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when nothing is known of it.
+    pub async fn evict_worker(&self, worker: &WorkerId) -> Result<bool, Error> {
+        let request = v1::EvictWorkerRequest {
+            request: Some(self.request_id().await?),
+            directive: Some(self.directive()),
+            worker: worker.to_string(),
+        };
+        let answer = self.ask_placement(CHANGE, request, async |mut c, r| c.evict_worker(r).await).await?;
+        Ok(answer.changed)
+    }
+
     /// Forgets what is set about a worker that is gone for good. Returns false when nothing was set.
     ///
     /// # Errors

@@ -144,6 +144,7 @@ impl Change<'_> {
             Command::ExtendPlan { plan, moves } => self.extend_plan(*plan, moves),
             Command::SkipPlanned { plan, partition, why } => Ok(self.skip_planned(*plan, *partition, *why)),
             Command::CancelPlan { plan } => self.cancel_plan(*plan),
+            Command::Evict { session } => Ok(self.evict(*session)),
         }
     }
 

@@ -238,6 +238,11 @@ pub enum Command {
         /// The plan.
         plan: LogIndex,
     },
+    /// Ends a session that an operator gave up.
+    Evict {
+        /// The session.
+        session: SessionId,
+    },
 }
 
 /// What a worker says of itself when it joins, and what the leader decided about an earlier session of its name.

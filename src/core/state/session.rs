@@ -67,6 +67,8 @@ pub enum EndReason {
     Expired,
     /// The same worker id joined again.
     Replaced,
+    /// An operator gave it up.
+    Evicted,
 }
 
 /// A session that has ended.

@@ -99,6 +99,15 @@ impl Change<'_> {
         Ok(Outcome::Done)
     }
 
+    /// Its worker may go on believing for as long as its lease: what it held cools like that of one that was replaced.
+    pub(super) fn evict(&mut self, session: SessionId) -> Outcome {
+        if !self.state.sessions.contains_key(&session) {
+            return Outcome::Unchanged;
+        }
+        self.end(session, EndReason::Evicted);
+        Outcome::Done
+    }
+
     /// Thirds only add up: a suspicion at or below the one committed changes nothing, or a slow leader could shorten
     /// what its successor has measured.
     pub(super) fn suspect(&mut self, sessions: &[(SessionId, u8)]) -> Result<Outcome, Refused> {
@@ -159,7 +168,7 @@ impl Change<'_> {
         let lease_of = match why {
             EndReason::Expired => None,
             EndReason::Replaced if mutant!("replaced-at-once") => None,
-            EndReason::Left | EndReason::Replaced => Some((id, session.ttl)),
+            EndReason::Left | EndReason::Replaced | EndReason::Evicted => Some((id, session.ttl)),
         };
         session.holds.clone_from(&holds);
         self.journal.push(Undo::Ended(Box::new(session), forgotten));

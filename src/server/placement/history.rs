@@ -69,6 +69,7 @@ fn ended(ended: &Ended) -> v1::WorkerEvent {
         EndReason::Left => "it left",
         EndReason::Expired => "its lease ran out",
         EndReason::Replaced => "another process joined under its name",
+        EndReason::Evicted => "it was evicted",
     };
     let what = format!("session {} ended: {how}", ended.session);
     v1::WorkerEvent { index: ended.at.get(), what, ..v1::WorkerEvent::default() }

@@ -40,6 +40,13 @@ impl PlacementService for Admin {
         Ok(Response::new(settings::forget(self.context()?, request.into_inner()).await?))
     }
 
+    async fn evict_worker(
+        &self,
+        request: Request<v1::EvictWorkerRequest>,
+    ) -> Result<Response<v1::PlacementChanged>, Status> {
+        Ok(Response::new(settings::evict(self.context()?, request.into_inner()).await?))
+    }
+
     async fn set_partition(
         &self,
         request: Request<v1::SetPartitionRequest>,

@@ -10,7 +10,7 @@ use ringfence_api::convert::{InvalidField, RequestId, checked};
 use ringfence_api::v1;
 use ringfence_core::ids::{PartitionId, WorkerId};
 use ringfence_core::placement::Weight;
-use ringfence_core::state::{Command, Keyspace, Outcome, PartitionChange, Subject, WorkerChange};
+use ringfence_core::state::{Command, Keyspace, Outcome, PartitionChange, Session, Subject, WorkerChange};
 
 /// Changes what is set about a worker.
 pub(super) async fn worker(
@@ -48,6 +48,31 @@ pub(super) async fn forget(
     let commands =
         vec![direct(Subject::Worker(worker.clone()), &given, &what), Command::ForgetWorker { worker }];
     changed(&given, &what, run(context, id, |_| Ok(commands.clone())).await?)
+}
+
+/// Ends a worker's session and keeps the worker out: it would join again at once, for all that is wrong with it.
+pub(super) async fn evict(
+    context: &Context,
+    request: v1::EvictWorkerRequest,
+) -> Result<v1::PlacementChanged, Failure> {
+    let id = RequestId::try_from(request.request)?;
+    let given = Given::from(request.directive);
+    let worker = checked::worker_id("worker", &request.worker)?;
+    let what = format!("evict worker {worker}");
+    let answer = run(context, id, |local| {
+        let state = &local.state;
+        let session = state.session_of(&worker).map(Session::id);
+        let settings = state.worker_settings().get(&worker);
+        if session.is_none() && settings.is_none() && !state.all_ended().any(|ended| ended.worker == worker) {
+            return Err(Failure::not_found(format_args!("nothing is known of a worker {worker}")));
+        }
+        let drain = WorkerChange { drained: Some(true), ..WorkerChange::default() };
+        let keep_out = Command::SetWorker { worker: worker.clone(), change: drain };
+        let end = session.map(|session| Command::Evict { session });
+        let direct = direct(Subject::Worker(worker.clone()), &given, &what);
+        Ok([direct, keep_out].into_iter().chain(end).collect())
+    });
+    changed(&given, &what, answer.await?)
 }
 
 /// Changes what is set about a partition.

@@ -174,6 +174,7 @@ fn commands_of_format_2() -> Vec<(&'static str, Command)> {
         ("extend_plan", Command::ExtendPlan { plan, moves: vec![planned(4, 41), planned(5, 42)] }),
         ("skip_planned", Command::SkipPlanned { plan, partition: key(5), why: SkipReason::TargetGone }),
         ("cancel_plan", Command::CancelPlan { plan }),
+        ("evict", Command::Evict { session: session(1) }),
     ]
 }
 
@@ -317,7 +318,7 @@ pub(crate) fn state_of_format_2() -> State {
     apply(vec![
         Command::Under { directive: plan },
         Command::DrainOver { partition: key(0), epoch: epoch(1), move_id: MoveId::new(2) },
-        Command::Leave { session: session(2) },
+        Command::Evict { session: session(2) },
     ]);
     state
 }

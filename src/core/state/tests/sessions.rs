@@ -78,6 +78,18 @@ fn p05_f046_a_replaced_worker_s_partitions_cool_until_its_lease_has_run_out() {
 }
 
 #[test]
+fn f094_p05_an_evicted_worker_s_partitions_cool_until_its_lease_has_run_out() {
+    let (mut world, key, session, other, _) = World::owned(PolicyChange::default());
+    assert_eq!(world.ok(Command::Evict { session }), Outcome::Done);
+    let cooling = world.cooling(key);
+    assert_eq!((cooling.lease_of, cooling.why), (Some((session, TTL)), CoolingWhy::Lease));
+    let grant = world.a_grant(key, other);
+    assert_eq!(world.refused(grant), Refused::NotVacant(key));
+    assert_eq!(world.state.ended(session).map(|ended| ended.why), Some(EndReason::Evicted));
+    assert_eq!(world.ok(Command::Evict { session }), Outcome::Unchanged);
+}
+
+#[test]
 fn p05_where_the_fence_takes_over_a_replaced_worker_s_partitions_are_free_at_once() {
     let (mut world, key, _, new) = replace(by_fence());
     assert_eq!(world.phase(key), &Phase::Vacant);
