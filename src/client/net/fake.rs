@@ -25,6 +25,7 @@ pub(crate) enum Asked {
     Lookup(v1::LookupRequest),
     Drill(v1::RunDrillRequest),
     SetWorker(v1::SetWorkerRequest),
+    EvictWorker(v1::EvictWorkerRequest),
     ForgetWorker(v1::ForgetWorkerRequest),
     SetPartition(v1::SetPartitionRequest),
     Freeze(v1::FreezeRequest),
@@ -280,6 +281,8 @@ macro_rules! placement_service {
 placement_service! {
     unary {
         set_worker(SetWorkerRequest) -> PlacementChanged, Asked::SetWorker,
+            Answered::Changed(changed) => v1::PlacementChanged { changed };
+        evict_worker(EvictWorkerRequest) -> PlacementChanged, Asked::EvictWorker,
             Answered::Changed(changed) => v1::PlacementChanged { changed };
         forget_worker(ForgetWorkerRequest) -> PlacementChanged, Asked::ForgetWorker,
             Answered::Changed(changed) => v1::PlacementChanged { changed };

@@ -98,6 +98,7 @@ async fn t49_a_change_of_settings_says_only_what_is_to_change_by_whom_and_why() 
     assert!(admin.set_partition("orders", PartitionId::new(3), &unpin).await.unwrap());
     assert!(!admin.freeze(None, true).await.unwrap());
     assert!(admin.forget_worker(&worker("w1")).await.unwrap());
+    assert!(admin.evict_worker(&worker("w1")).await.unwrap());
 
     let by = Some(v1::Directive { by: "ada".to_owned(), reason: "w1's disk is slow".to_owned() });
     let mut ids = Vec::new();
@@ -130,12 +131,17 @@ async fn t49_a_change_of_settings_says_only_what_is_to_change_by_whom_and_why() 
                 kinds.push("forget");
                 (r.request, r.directive)
             }
+            Asked::EvictWorker(r) => {
+                kinds.push("evict");
+                assert_eq!(r.worker, "w1");
+                (r.request, r.directive)
+            }
             other => panic!("{other:?}"),
         };
         assert_eq!(directive, by);
         ids.push(request.unwrap().id);
     }
-    assert_eq!(kinds, ["worker", "worker", "partition", "freeze", "forget"]);
+    assert_eq!(kinds, ["worker", "worker", "partition", "freeze", "forget", "evict"]);
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 5, "each is a request of its own");

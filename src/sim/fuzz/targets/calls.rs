@@ -42,7 +42,7 @@ const LISTENED: Duration = Duration::from_millis(300);
 const MAX_PARTITIONS: u32 = 1_000;
 
 /// What is called: the method, and how it answers.
-pub(crate) const METHODS: [(&str, Kind); 35] = [
+pub(crate) const METHODS: [(&str, Kind); 36] = [
     ("AdminService/CreateKeyspace", Kind::Answer),
     ("AdminService/UpdateKeyspace", Kind::Answer),
     ("AdminService/DeleteKeyspace", Kind::Answer),
@@ -78,6 +78,7 @@ pub(crate) const METHODS: [(&str, Kind); 35] = [
     ("PlacementService/GetWorker", Kind::Answer),
     ("PlacementService/ListSettings", Kind::Answer),
     ("PlacementService/ListDirectives", Kind::Answer),
+    ("PlacementService/EvictWorker", Kind::Answer),
 ];
 
 /// Stands for the number of the drill that was ordered last, which nobody can know before.
