@@ -144,7 +144,7 @@ async fn t49_a_change_of_settings_says_only_what_is_to_change_by_whom_and_why() 
     assert_eq!(kinds, ["worker", "worker", "partition", "freeze", "forget", "evict"]);
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), 5, "each is a request of its own");
+    assert_eq!(ids.len(), 6, "each is a request of its own");
 }
 
 #[tokio::test]
