@@ -313,7 +313,7 @@ mod tests {
             "ringfence worker drain w1 --wait 60s --yes --by stop-hook",
             "ringfence worker drain w1 --check",
             "ringfence worker drain w1 --dry-run",
-            "ringfence worker undrain w1 --if-by stop-hook",
+            "ringfence worker drain w1 --until-join --yes",
             "ringfence worker cordon w1",
             "ringfence worker uncordon w1",
             "ringfence worker weight w1 3",

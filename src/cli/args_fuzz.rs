@@ -89,7 +89,7 @@ const FLAGS: &[&str] = &[
     "--yes",
     "--dry-run",
     "--by",
-    "--if-by",
+    "--until-join",
     "--reason",
     "--what-if",
     "--save",

@@ -63,6 +63,7 @@ impl FrozenShape {
 pub(crate) struct WorkerSettingsShape {
     worker: String,
     drained: Option<DirectiveShape>,
+    drained_until_join: Option<DirectiveShape>,
     cordoned: Option<DirectiveShape>,
     frozen: Option<DirectiveShape>,
     weight: Option<u32>,
@@ -73,6 +74,7 @@ impl From<&WorkerSettings> for WorkerSettingsShape {
         WorkerSettingsShape {
             worker: from.worker.to_string(),
             drained: from.drained.as_ref().map(Into::into),
+            drained_until_join: from.drained_until_join.as_ref().map(Into::into),
             cordoned: from.cordoned.as_ref().map(Into::into),
             frozen: from.frozen.as_ref().map(Into::into),
             weight: from.weight,
@@ -173,9 +175,12 @@ fn text(settings: &Settings) -> String {
     }
     for worker in &settings.workers {
         let what = format!("worker {}", worker.worker);
-        for (how, directive) in
-            [("drained", &worker.drained), ("cordoned", &worker.cordoned), ("frozen", &worker.frozen)]
-        {
+        for (how, directive) in [
+            ("drained", &worker.drained),
+            ("drained until it joins", &worker.drained_until_join),
+            ("cordoned", &worker.cordoned),
+            ("frozen", &worker.frozen),
+        ] {
             if let Some(directive) = directive {
                 set(&what, how.to_owned(), Some(directive));
             }

@@ -106,12 +106,8 @@ fn f029_a_drained_worker_gives_all_of_it_away_and_then_may_be_stopped() {
     assert_eq!((&shown["may_stop"], &shown["settings"]["drained"]["by"]), (&true.into(), &"ada".into()));
     assert_eq!(shown["live"]["worker"], "w1");
 
-    // A start hook takes back its own drain, and nobody else's.
-    let undrain = |by: &str| result(&cluster, &["worker", "undrain", "w1", "--if-by", by]);
-    assert_eq!(undrain("stop-hook"), "unchanged");
-    assert_eq!(owned_by(&cluster, "w1"), 0);
     refused(&cluster.run(&["worker", "remove", "w1", "--yes"]), 1, "refused", "session");
-    assert_eq!(undrain("ada"), "changed");
+    assert_eq!(result(&cluster, &["worker", "undrain", "w1"]), "changed");
     only_with(&cluster, &["w1", "w2"]);
 
     // What is set outlives the worker, until it is forgotten.
@@ -125,6 +121,42 @@ fn f029_a_drained_worker_gives_all_of_it_away_and_then_may_be_stopped() {
     assert_eq!(result(&cluster, &["worker", "remove", "w1", "--yes"]), "changed");
     assert_eq!(cluster.run(&["settings"]).done()["workers"], json!([]));
     assert_eq!(fleet.audit().lost, 0);
+}
+
+/// A stop hook drains, a person drains as well, and the process is started anew: the hook's drain ends with that, and the
+/// person's does not.
+#[test]
+fn t49_a_drain_for_a_restart_ends_with_it_and_takes_nobody_else_s_along() {
+    let cluster = Cluster::dev();
+    cluster.create_keyspace(KEYSPACE, 4, "2s");
+    let mut fleet = Fleet::of(&cluster, true);
+    fleet.start("w1");
+    fleet.start("w2");
+    fleet.balanced(&["w1", "w2"], 4);
+    let stop = ["worker", "drain", "w1", "--until-join", "--wait", "40s", "--yes", "--by", "stop-hook"];
+    let restart = |fleet: &mut Fleet| {
+        assert_eq!(result(&cluster, &stop), "drained");
+        only_with(&cluster, &["w2"]);
+        assert!(fleet.leave("w1").success());
+        fleet.start("w1");
+    };
+    restart(&mut fleet);
+    only_with(&cluster, &["w1", "w2"]);
+    assert_eq!(cluster.run(&["settings"]).done()["workers"], json!([]));
+
+    // Behind the hook's, so that what is set already may not swallow it.
+    assert_eq!(result(&cluster, &stop), "drained");
+    assert_eq!(result(&cluster, &["worker", "drain", "w1", "--yes", "--by", "ada"]), "changed");
+    restart(&mut fleet);
+    let settings = || cluster.run(&["worker", "show", "w1"]).done()["settings"].clone();
+    wait_for("w1 has joined again", || settings()["drained_until_join"].is_null().then_some(()));
+    assert_eq!(settings()["drained"]["by"], "ada");
+    fleet.more_acks(40);
+    assert_eq!(owned_by(&cluster, "w1"), 0);
+    assert_eq!(result(&cluster, &["worker", "undrain", "w1"]), "changed");
+    only_with(&cluster, &["w1", "w2"]);
+    let audit = fleet.audit();
+    assert_eq!((audit.lost, audit.stale_accepted), (0, 0));
 }
 
 #[test]

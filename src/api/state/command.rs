@@ -104,6 +104,7 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
             cordoned: change.cordoned,
             frozen: change.frozen,
             weight: change.weight.map(|weight| weight.map_or(0, Weight::get)),
+            drained_until_join: change.drained_until_join,
         }),
         Command::ForgetWorker { worker } => {
             Wire::ForgetWorker(wire::ForgetWorker { worker: worker.to_string() })
@@ -351,6 +352,7 @@ fn set_worker(c: &wire::SetWorker) -> Result<Command, InvalidField> {
     let weight = |number| if number == 0 { Ok(None) } else { weight_from_wire(number).map(Some) };
     let change = WorkerChange {
         drained: c.drained,
+        drained_until_join: c.drained_until_join,
         cordoned: c.cordoned,
         frozen: c.frozen,
         weight: c.weight.map(weight).transpose()?,

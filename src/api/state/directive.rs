@@ -62,6 +62,7 @@ pub(super) fn worker_to_wire(
         cordoned_by_index: directive_to_wire(settings.cordoned),
         frozen_by_index: directive_to_wire(settings.frozen),
         weight: settings.weight.map_or(0, Weight::get),
+        drained_until_join_by_index: directive_to_wire(settings.drained_until_join),
     }
 }
 
@@ -71,6 +72,7 @@ pub(super) fn worker_from_wire(
 ) -> Result<(WorkerId, WorkerSettings), InvalidField> {
     let settings = WorkerSettings {
         drained: directive_from_wire(wire.drained_by_index),
+        drained_until_join: directive_from_wire(wire.drained_until_join_by_index),
         cordoned: directive_from_wire(wire.cordoned_by_index),
         frozen: directive_from_wire(wire.frozen_by_index),
         weight: match wire.weight {

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 pub(super) const AFTER_HELP: &str = "\
 Its partitions go to others by planned moves, within the budget of each keyspace. It stays drained, also when its process is
-stopped and another of its name joins, until `ringfence worker undrain`. What is frozen or pinned, or has nowhere else to go, stays
-with it; `ringfence rebalance plan` says so.
+stopped and another of its name joins, until `ringfence worker undrain`; with --until-join it ends with the next process of that
+name that joins. What is frozen or pinned, or has nowhere else to go, stays with it; `ringfence rebalance plan` says so.
 
 A drain is asked about on a terminal; elsewhere it needs --yes.
 
 Examples:
   ringfence worker drain worker-3 --reason 'new kernel'
-  ringfence worker drain worker-3 --wait 60s --yes        # in a stop hook
+  ringfence worker drain worker-3 --until-join --wait 60s --yes        # in a stop hook
   ringfence worker drain worker-3 --check && systemctl stop worker-3";
 
 /// Between two looks at a worker that drains.
@@ -29,6 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(super) async fn drain(
     common: &Common,
     worker: &WorkerId,
+    until_join: bool,
     wait: Option<Duration>,
     who: &Who,
     sure: Sure,
@@ -36,7 +37,11 @@ pub(super) async fn drain(
     sure.or_terminal(who)?;
     let admin = who.admin(common);
     let before = known(&admin, worker).await?;
-    let change = WorkerChange { drained: Some(true), ..WorkerChange::default() };
+    let change = if until_join {
+        WorkerChange { drained_until_join: Some(true), ..WorkerChange::default() }
+    } else {
+        WorkerChange { drained: Some(true), ..WorkerChange::default() }
+    };
     let would = would_change(before.as_ref().map(|detail| &detail.settings), &change);
     let output = common.output();
     if who.dry_run {
@@ -45,7 +50,7 @@ pub(super) async fn drain(
         return Ok(Exit::Done);
     }
     if would {
-        sure.ask(&question(worker, before.as_ref()))?;
+        sure.ask(&question(worker, before.as_ref(), until_join))?;
     }
     let mut result = result(admin.set_worker(worker, &change).await?);
     let detail = match wait {
@@ -60,14 +65,15 @@ pub(super) async fn drain(
     Ok(Exit::Done)
 }
 
-fn question(worker: &WorkerId, detail: Option<&WorkerDetail>) -> String {
+fn question(worker: &WorkerId, detail: Option<&WorkerDetail>, until_join: bool) -> String {
+    let until = if until_join { "it joins again" } else { "it is undrained" };
     match detail {
-        Some(WorkerDetail { session: Some(_), partitions, .. }) => format!(
-            "This takes all {partitions} partitions away from worker {worker}, and it gets none until it is undrained."
-        ),
-        _ => format!(
-            "Worker {worker} has no session now; it will get nothing when it joins, until it is undrained."
-        ),
+        Some(WorkerDetail { session: Some(_), partitions, .. }) => {
+            format!(
+                "This takes all {partitions} partitions away from worker {worker}, and it gets none until {until}."
+            )
+        }
+        _ => format!("Worker {worker} has no session now; it will get nothing until {until}."),
     }
 }
 
@@ -107,9 +113,10 @@ fn left(worker: &WorkerId, last: Option<&WorkerDetail>, limit: Duration) -> Stri
     let after = short(limit);
     match last {
         None => format!("worker {worker} is drained, and could not be looked at within {after}"),
-        Some(detail) if detail.settings.drained.is_none() => {
+        Some(detail) if detail.settings.drain().is_none() => {
             format!(
-                "somebody has undrained worker {worker} meanwhile; see `ringfence worker history {worker}`"
+                "worker {worker} is not drained any more: it has joined again, or somebody has undrained it; see \
+                 `ringfence worker history {worker}`"
             )
         }
         Some(detail) => format!(
@@ -134,7 +141,7 @@ fn verdict(worker: &WorkerId, detail: &WorkerDetail) -> String {
     if detail.may_stop() {
         return format!("worker {worker} holds nothing and gets nothing: it may be stopped\n");
     }
-    if *partitions == 0 && *arriving == 0 && settings.drained.is_none() {
+    if *partitions == 0 && *arriving == 0 && settings.drain().is_none() {
         return format!(
             "worker {worker} holds nothing, and may get something at any time: it is not drained\n"
         );
@@ -149,7 +156,7 @@ mod tests {
     #[test]
     fn a_worker_that_nobody_has_seen_is_told_from_one_that_is_there() {
         let worker = WorkerId::new("w1").unwrap();
-        assert!(question(&worker, None).contains("has no session now"));
+        assert!(question(&worker, None, false).contains("has no session now"));
         assert!(left(&worker, None, Duration::from_secs(60)).contains("within 1m"));
     }
 }

@@ -50,11 +50,14 @@ enum Verb {
     Drain {
         /// Its name; it need not have a session
         worker: WorkerId,
+        /// Only until it joins again: for a restart, whose drain nobody has to take back
+        #[arg(long)]
+        until_join: bool,
         /// Wait until it holds nothing and no move goes to it, for so long; then the exit code is 1
         #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
         wait: Option<Duration>,
         /// Change nothing and say whether its process may be stopped: exit code 0 when it may, 1 when not yet
-        #[arg(long, conflicts_with_all = ["wait", "yes", "dry_run", "reason"])]
+        #[arg(long, conflicts_with_all = ["until_join", "wait", "yes", "dry_run", "reason"])]
         check: bool,
         #[command(flatten)]
         who: Who,
@@ -65,10 +68,6 @@ enum Verb {
     Undrain {
         /// Its name
         worker: WorkerId,
-        /// Only if it is this one who drained it; otherwise do nothing. For a start hook, which must not undo what a
-        /// person has decided
-        #[arg(long, value_name = "NAME")]
-        if_by: Option<String>,
         #[command(flatten)]
         who: Who,
     },
@@ -130,8 +129,14 @@ pub(crate) async fn run(args: WorkerArgs) -> Outcome {
         Verb::Show { worker } => show::show(common, &worker).await,
         Verb::History { worker } => show::history(common, &worker).await,
         Verb::Drain { worker, check: true, .. } => drain::check(common, &worker).await,
-        Verb::Drain { worker, wait, who, sure, .. } => drain::drain(common, &worker, wait, &who, sure).await,
-        Verb::Undrain { worker, if_by, who } => set::undrain(common, &worker, if_by.as_deref(), &who).await,
+        Verb::Drain { worker, until_join, wait, who, sure, .. } => {
+            drain::drain(common, &worker, until_join, wait, &who, sure).await
+        }
+        Verb::Undrain { worker, who } => {
+            let (drained, drained_until_join) = (Some(false), Some(false));
+            let change = WorkerChange { drained, drained_until_join, ..WorkerChange::default() };
+            set::set(common, &worker, &change, &who).await
+        }
         Verb::Cordon { worker, who } => {
             let change = WorkerChange { cordoned: Some(true), ..WorkerChange::default() };
             set::set(common, &worker, &change, &who).await

@@ -78,27 +78,6 @@ pub(super) async fn set(common: &Common, worker: &WorkerId, change: &WorkerChang
     Ok(Exit::Done)
 }
 
-/// Lets a drained worker have partitions again; with `if_by`, only when that one drained it.
-pub(super) async fn undrain(common: &Common, worker: &WorkerId, if_by: Option<&str>, who: &Who) -> Outcome {
-    if let Some(name) = if_by {
-        let detail = known(&who.admin(common), worker).await?;
-        let drained = detail.as_ref().and_then(|detail| detail.settings.drained.as_ref());
-        if drained.is_none_or(|directive| directive.by != name) {
-            let shape = SetShape::new("unchanged", worker, detail.as_ref());
-            common.output().show(&shape, || match drained {
-                None => format!("worker {worker} is not drained\n"),
-                Some(by) => format!(
-                    "worker {worker} stays drained: {}\n",
-                    crate::text::plain(&crate::settings::by(by))
-                ),
-            })?;
-            return Ok(Exit::Done);
-        }
-    }
-    let change = WorkerChange { drained: Some(false), ..WorkerChange::default() };
-    set(common, worker, &change, who).await
-}
-
 /// Ends a worker's session, and drains it.
 pub(super) async fn evict(common: &Common, worker: &WorkerId, who: &Who, sure: Sure) -> Outcome {
     sure.or_terminal(who)?;
@@ -153,7 +132,7 @@ pub(super) async fn remove(common: &Common, worker: &WorkerId, who: &Who, sure: 
 }
 
 fn is_set(settings: &WorkerSettings) -> bool {
-    settings.drained.is_some()
+    settings.drain().is_some()
         || settings.cordoned.is_some()
         || settings.frozen.is_some()
         || settings.weight.is_some()
@@ -163,6 +142,7 @@ fn is_set(settings: &WorkerSettings) -> bool {
 pub(super) fn would_change(now: Option<&WorkerSettings>, change: &WorkerChange) -> bool {
     let switch = |to: Option<bool>, is: Option<bool>| to.is_some_and(|to| is.unwrap_or(false) != to);
     switch(change.drained, now.map(|set| set.drained.is_some()))
+        || switch(change.drained_until_join, now.map(|set| set.drained_until_join.is_some()))
         || switch(change.cordoned, now.map(|set| set.cordoned.is_some()))
         || switch(change.frozen, now.map(|set| set.frozen.is_some()))
         || change.weight.is_some_and(|to| now.and_then(|set| set.weight) != to.map(Weight::get))

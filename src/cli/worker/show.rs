@@ -112,6 +112,7 @@ fn text(detail: &WorkerDetail, live: Option<&Worker>) -> String {
         ("partitions", detail.partitions.to_string()),
         ("arriving", detail.arriving.to_string()),
         ("drained", set(&settings.drained)),
+        ("drained until it joins", set(&settings.drained_until_join)),
         ("cordoned", set(&settings.cordoned)),
         ("frozen", set(&settings.frozen)),
         ("may be stopped", if detail.may_stop() { "yes" } else { "no" }.to_owned()),

@@ -43,7 +43,7 @@ impl WorkerDetail {
     /// Its process may be stopped and nobody notices: it owns nothing, no move goes to it, and it is given nothing,
     /// because it is drained or has no session.
     pub fn may_stop(&self) -> bool {
-        let given_nothing = self.settings.drained.is_some() || self.session.is_none();
+        let given_nothing = self.settings.drain().is_some() || self.session.is_none();
         self.partitions == 0 && self.arriving == 0 && given_nothing
     }
 }

@@ -29,6 +29,7 @@ impl Admin {
             directive: Some(self.directive()),
             worker: worker.to_string(),
             drained: change.drained,
+            drained_until_join: change.drained_until_join,
             cordoned: change.cordoned,
             frozen: change.frozen,
             weight: change.weight.map(|weight| weight.map_or(0, Weight::get)),

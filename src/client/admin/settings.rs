@@ -13,6 +13,8 @@ pub struct WorkerSettings {
     pub worker: WorkerId,
     /// By whom it is drained: it gives up all it has and gets nothing. `None`: it is not.
     pub drained: Option<Directive>,
+    /// By whom it is drained until it joins again.
+    pub drained_until_join: Option<Directive>,
     /// By whom it is cordoned: it keeps what it has and gets nothing.
     pub cordoned: Option<Directive>,
     /// By whom it is frozen: nothing is moved to it or away from it.
@@ -55,6 +57,13 @@ pub struct Settings {
     pub more_partitions: u32,
 }
 
+impl WorkerSettings {
+    /// By whom it is drained, for good or until it joins again. `None`: it is not.
+    pub fn drain(&self) -> Option<&Directive> {
+        self.drained.as_ref().or(self.drained_until_join.as_ref())
+    }
+}
+
 impl TryFrom<v1::WorkerSettings> for WorkerSettings {
     type Error = InvalidField;
 
@@ -62,6 +71,7 @@ impl TryFrom<v1::WorkerSettings> for WorkerSettings {
         Ok(WorkerSettings {
             worker: checked::worker_id("worker", &wire.worker)?,
             drained: wire.drained.map(Into::into),
+            drained_until_join: wire.drained_until_join.map(Into::into),
             cordoned: wire.cordoned.map(Into::into),
             frozen: wire.frozen.map(Into::into),
             weight: Some(wire.weight).filter(|weight| *weight > 0),

@@ -54,7 +54,7 @@ pub(crate) enum Answered {
     Opened(u64),
     Plans(Vec<v1::ListPlansResponse>),
     Explain(Box<v1::ExplainResponse>),
-    Worker(v1::GetWorkerResponse),
+    Worker(Box<v1::GetWorkerResponse>),
     Settings(v1::ListSettingsResponse),
     Directives(v1::ListDirectivesResponse),
     /// Nothing, ever.
@@ -297,7 +297,7 @@ placement_service! {
         cancel_plan(CancelPlanRequest) -> PlacementChanged, Asked::CancelPlan,
             Answered::Changed(changed) => v1::PlacementChanged { changed };
         explain(ExplainRequest) -> ExplainResponse, Asked::Explain, Answered::Explain(a) => *a;
-        get_worker(GetWorkerRequest) -> GetWorkerResponse, Asked::Worker, Answered::Worker(a) => a;
+        get_worker(GetWorkerRequest) -> GetWorkerResponse, Asked::Worker, Answered::Worker(a) => *a;
         list_settings(ListSettingsRequest) -> ListSettingsResponse, |_| Asked::Settings, Answered::Settings(a) => a;
         list_directives(ListDirectivesRequest) -> ListDirectivesResponse, |_| Asked::Directives,
             Answered::Directives(a) => a;

@@ -223,7 +223,7 @@ pub(super) fn standing_by_settings(
         WorkerStanding::Frozen
     } else if let Some(constraint) = unmet(keyspace.policy().constraints(), labels) {
         WorkerStanding::Ineligible(constraint.clone())
-    } else if on(|set| set.drained.is_some()) {
+    } else if on(|set| set.drain().is_some()) {
         WorkerStanding::Drained
     } else if on(|set| set.cordoned.is_some()) {
         WorkerStanding::Cordoned

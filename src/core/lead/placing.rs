@@ -476,7 +476,7 @@ fn directive(state: &State, keyspace: &Keyspace, key: PartitionKey, why: Reason)
         Reason::Pin => keyspace.settings().get(&key.partition)?.pin.as_ref().map(|(_, by)| *by),
         Reason::Drain => {
             let owner = state.session(state.partition(key)?.owner()?)?;
-            state.worker_settings().get(owner.worker())?.drained
+            state.worker_settings().get(owner.worker())?.drain()
         }
         _ => None,
     }

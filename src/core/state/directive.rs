@@ -53,6 +53,8 @@ pub enum Subject {
 pub struct WorkerSettings {
     /// It gives up all it has and gets nothing.
     pub drained: Option<LogIndex>,
+    /// The same until it joins again, for whoever stops it to start it anew.
+    pub drained_until_join: Option<LogIndex>,
     /// It keeps what it has and gets nothing.
     pub cordoned: Option<LogIndex>,
     /// Nothing is moved to it or away from it.
@@ -66,6 +68,8 @@ pub struct WorkerSettings {
 pub struct WorkerChange {
     /// See [`WorkerSettings::drained`].
     pub drained: Option<bool>,
+    /// See [`WorkerSettings::drained_until_join`].
+    pub drained_until_join: Option<bool>,
     /// See [`WorkerSettings::cordoned`].
     pub cordoned: Option<bool>,
     /// See [`WorkerSettings::frozen`].
@@ -97,10 +101,16 @@ pub struct PartitionChange {
 }
 
 impl WorkerSettings {
+    /// It gives up all it has and gets nothing: the directive that says so.
+    pub fn drain(&self) -> Option<LogIndex> {
+        self.drained.or(self.drained_until_join)
+    }
+
     /// These settings after a change by the directive `by`. What was on already keeps naming the one that turned it on.
     pub(super) fn with(&self, change: &WorkerChange, by: LogIndex) -> WorkerSettings {
         WorkerSettings {
             drained: switched(self.drained, change.drained, by),
+            drained_until_join: switched(self.drained_until_join, change.drained_until_join, by),
             cordoned: switched(self.cordoned, change.cordoned, by),
             frozen: switched(self.frozen, change.frozen, by),
             weight: change.weight.unwrap_or(self.weight),

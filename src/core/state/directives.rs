@@ -46,24 +46,43 @@ impl Change<'_> {
         change: &WorkerChange,
     ) -> Result<Outcome, Refused> {
         let before = self.state.worker_settings.get(worker).cloned();
+        let after = before.clone().unwrap_or_default().with(change, self.index);
+        if before.is_none()
+            && after != WorkerSettings::default()
+            && self.state.worker_settings.len() >= MAX_WORKER_SETTINGS
+        {
+            let what = "the number of workers with settings";
+            return Err(Refused::Limit { what, bound: MAX_WORKER_SETTINGS as u64 });
+        }
+        Ok(self.replace_settings(worker, before, after))
+    }
+
+    /// Ends a drain that was to last until the worker joins.
+    pub(super) fn end_drain_until_join(&mut self, worker: &WorkerId) {
+        let Some(before) = self.state.worker_settings.get(worker).cloned() else { return };
+        let after = WorkerSettings { drained_until_join: None, ..before.clone() };
+        self.replace_settings(worker, Some(before), after);
+    }
+
+    fn replace_settings(
+        &mut self,
+        worker: &WorkerId,
+        before: Option<WorkerSettings>,
+        after: WorkerSettings,
+    ) -> Outcome {
         let settings = before.clone().unwrap_or_default();
-        let after = settings.with(change, self.index);
         if after == settings {
-            return Ok(Outcome::Unchanged);
+            return Outcome::Unchanged;
         }
         let weight = after.weight != settings.weight;
         if after == WorkerSettings::default() {
             self.state.worker_settings.remove(worker);
         } else {
-            if before.is_none() && self.state.worker_settings.len() >= MAX_WORKER_SETTINGS {
-                let what = "the number of workers with settings";
-                return Err(Refused::Limit { what, bound: MAX_WORKER_SETTINGS as u64 });
-            }
             self.state.worker_settings.insert(worker.clone(), after);
         }
         self.journal.push(Undo::WorkerSettings(worker.clone(), before));
         self.events.push(Event::WorkerSet { worker: worker.clone(), weight });
-        Ok(Outcome::Done)
+        Outcome::Done
     }
 
     /// Forgets what was set about a worker that is gone for good.

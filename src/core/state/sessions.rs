@@ -74,6 +74,8 @@ impl Change<'_> {
         );
         self.journal.push(Undo::Joined(id));
         self.events.push(Event::Joined(id));
+        // Whoever stopped it to start it anew has done so.
+        self.end_drain_until_join(&join.worker);
         Ok(Outcome::Joined(id))
     }
 

@@ -128,6 +128,7 @@ pub(super) fn bearing_on(state: &State, key: PartitionKey) -> Vec<v1::GivenDirec
         keyspace.and_then(Keyspace::frozen),
         state.frozen(),
         of_owner.and_then(|set| set.drained),
+        of_owner.and_then(|set| set.drained_until_join),
         of_owner.and_then(|set| set.cordoned),
         of_owner.and_then(|set| set.frozen),
     ]
@@ -144,6 +145,7 @@ fn worker_settings(state: &State, worker: &WorkerId, set: &WorkerSettings) -> v1
     v1::WorkerSettings {
         worker: worker.to_string(),
         drained: by(set.drained),
+        drained_until_join: by(set.drained_until_join),
         cordoned: by(set.cordoned),
         frozen: by(set.frozen),
         weight: set.weight.map_or(0, Weight::get),

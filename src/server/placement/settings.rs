@@ -26,6 +26,7 @@ pub(super) async fn worker(
     };
     let change = WorkerChange {
         drained: request.drained,
+        drained_until_join: request.drained_until_join,
         cordoned: request.cordoned,
         frozen: request.frozen,
         weight: request.weight.map(weight).transpose()?,
@@ -142,12 +143,16 @@ pub(super) fn changed(given: &Given, what: &str, answer: Answer) -> Result<v1::P
 }
 
 fn worker_in_words(worker: &WorkerId, change: &WorkerChange) -> String {
+    let WorkerChange { drained, drained_until_join, cordoned, frozen, weight } = change;
     let switch = |on: Option<bool>, yes: &str, no: &str| on.map(|on| (if on { yes } else { no }).to_owned());
+    // An undrain ends both.
+    let until_join = drained_until_join.filter(|on| *on || *drained != Some(false));
     let parts = [
-        switch(change.drained, "drain", "undrain"),
-        switch(change.cordoned, "cordon", "uncordon"),
-        switch(change.frozen, "freeze", "unfreeze"),
-        change.weight.map(|weight| match weight {
+        switch(*drained, "drain", "undrain"),
+        switch(until_join, "drain until it joins", "undrain"),
+        switch(*cordoned, "cordon", "uncordon"),
+        switch(*frozen, "freeze", "unfreeze"),
+        weight.map(|weight| match weight {
             Some(weight) => format!("weight {weight} for"),
             None => "its own weight for".to_owned(),
         }),
@@ -163,12 +168,11 @@ fn partition_in_words(partition: &str, change: &PartitionChange) -> String {
         }),
         change.frozen.map(|on| (if on { "freeze" } else { "unfreeze" }).to_owned()),
         change.weight.map(|weight| format!("weight {} for", weight.unwrap_or(1))),
-        None,
     ];
     in_words(parts, &format!("partition {partition}"))
 }
 
-fn in_words(parts: [Option<String>; 4], of: &str) -> String {
+fn in_words(parts: impl IntoIterator<Item = Option<String>>, of: &str) -> String {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { format!("nothing about {of}") } else { format!("{} {of}", parts.join(", ")) }
 }

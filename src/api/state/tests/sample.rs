@@ -149,6 +149,7 @@ fn commands_of_format_2() -> Vec<(&'static str, Command)> {
             "set_worker",
             set_worker(WorkerChange {
                 drained: Some(true),
+                drained_until_join: Some(true),
                 cordoned: Some(false),
                 frozen: Some(true),
                 weight: Some(Some(Weight::new(7).unwrap())),
@@ -287,6 +288,7 @@ pub(crate) fn state_of_format_2() -> State {
     let set_worker = |name, change| Command::SetWorker { worker: worker(name), change };
     apply(vec![direct(Subject::Worker(worker("w1")), "drain"), set_worker("w1", on())]);
     let all = WorkerChange {
+        drained_until_join: Some(true),
         cordoned: Some(true),
         frozen: Some(true),
         weight: Some(Some(Weight::new(5).unwrap())),

@@ -472,7 +472,7 @@ async fn f021_what_is_set_and_what_was_decided_is_told_with_by_whom() {
             more_workers: 7,
             more_partitions: 8,
         })),
-        Asked::Worker(_) => Ok(Answered::Worker(v1::GetWorkerResponse {
+        Asked::Worker(_) => Ok(Answered::Worker(Box::new(v1::GetWorkerResponse {
             settings: Some(v1::WorkerSettings {
                 worker: "w1".to_owned(),
                 drained: Some(given(3)),
@@ -482,7 +482,7 @@ async fn f021_what_is_set_and_what_was_decided_is_told_with_by_whom() {
             partitions: 0,
             arriving: 0,
             events: vec![v1::WorkerEvent { index: 4, what: HOSTILE.to_owned(), ..Default::default() }],
-        })),
+        }))),
         _ => Ok(Answered::Directives(v1::ListDirectivesResponse { directives: vec![given(9), given(8)] })),
     })
     .await;

@@ -40,7 +40,7 @@ impl Check {
             if *settings == WorkerSettings::default() {
                 return Err(PartsError::NothingSet { what: "worker", name: worker.to_string() });
             }
-            [settings.drained, settings.cordoned, settings.frozen]
+            [settings.drained, settings.drained_until_join, settings.cordoned, settings.frozen]
                 .into_iter()
                 .try_for_each(|by| self.directed(by))?;
         }

@@ -4,9 +4,9 @@ use super::world::{World, drain, epoch, join, release, worker};
 use crate::ids::{LogIndex, PartitionId, PartitionKey};
 use crate::placement::Weight;
 use crate::state::{
-    Command, CoolingWhy, DIRECTIVES_LEN, Directive, GrantReason, MAX_DIRECTIVE_BYTES, Outcome,
-    PartitionChange, PartitionSettings, Phase, PolicyChange, Refused, Released, Subject, WorkerChange,
-    WorkerSettings,
+    Command, CoolingWhy, DIRECTIVES_LEN, Directive, GrantReason, Join, MAX_DIRECTIVE_BYTES, Outcome,
+    PartitionChange, PartitionSettings, Phase, PolicyChange, Refused, Released, Session, Subject,
+    WorkerChange, WorkerSettings,
 };
 use std::time::Duration;
 
@@ -25,6 +25,28 @@ fn drained(on: bool) -> WorkerChange {
 
 fn settings(world: &World, name: &str) -> WorkerSettings {
     world.state.worker_settings().get(&worker(name)).cloned().unwrap_or_default()
+}
+
+#[test]
+fn t49_a_drain_until_the_next_join_ends_there_and_leaves_any_other_as_it_is() {
+    let (mut world, key, session, _, _) = World::owned(PolicyChange::default());
+    let until_join = |on| WorkerChange { drained_until_join: Some(on), ..WorkerChange::default() };
+    world.ok(set("a", until_join(true)));
+    assert!(settings(&world, "a").drain().is_some());
+    // The same process, sent again.
+    let (nonce, secret_hash) = world.state.session(session).map(|s| (s.nonce, s.secret_hash)).unwrap();
+    let again = Join { secret_hash, ..join("a", nonce, key.keyspace) };
+    assert_eq!(world.ok(Command::Join(Box::new(again))), Outcome::Joined(session));
+    assert!(settings(&world, "a").drain().is_some(), "it has not been started anew");
+    world.ok(set("a", drained(true)));
+    world.joined(Join { replaces: Some(session), ..join("a", 99, key.keyspace) });
+    let now = settings(&world, "a");
+    assert_eq!((now.drained.is_some(), now.drained_until_join), (true, None));
+
+    world.ok(set("a", WorkerChange { drained: Some(false), ..until_join(true) }));
+    let again = world.state.session_of(&worker("a")).map(Session::id);
+    world.joined(Join { replaces: again, ..join("a", 100, key.keyspace) });
+    assert_eq!(settings(&world, "a"), WorkerSettings::default(), "nothing is left of it");
 }
 
 #[test]

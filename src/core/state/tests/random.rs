@@ -123,6 +123,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
             worker: worker(a),
             change: WorkerChange {
                 drained: some_bool(b),
+                drained_until_join: some_bool(e),
                 cordoned: some_bool(c),
                 frozen: some_bool(d),
                 weight: (e % 4 == 0).then(|| Weight::new(u32::from(e % 3)).ok()),
