@@ -45,13 +45,20 @@ impl Who {
 
     /// The same over connections that are there.
     pub(crate) fn asking(&self, admin: Admin) -> Admin {
-        let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
-        let by = self.by.clone().filter(|by| !by.is_empty()).or_else(user);
-        let admin = admin.by(by.unwrap_or_else(|| "unknown".to_owned()));
+        let admin = admin.by(self.name());
         match &self.reason {
             Some(reason) => admin.because(reason),
             None => admin,
         }
+    }
+}
+
+impl Who {
+    /// The name that is remembered.
+    pub(crate) fn name(&self) -> String {
+        let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
+        let by = self.by.clone().filter(|by| !by.is_empty()).or_else(user);
+        by.unwrap_or_else(|| "unknown".to_owned())
     }
 }
 

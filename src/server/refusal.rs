@@ -76,6 +76,10 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
         Refused::WorkerLives { .. } | Refused::PlanRunning(_) | Refused::PlanOutOfOrder(_) => {
             Failure::refused(why)
         }
+        Refused::NoSuchMove(key) => Failure::refused(format_args!(
+            "the plan moves partition {} away from a worker that does not own it, or to the one that does; plan again",
+            partition(*key, state)
+        )),
         Refused::NoOpenPlan(_) | Refused::NoSuchDirective(_) => Failure::not_found(why),
     }
 }

@@ -306,6 +306,7 @@ fn a_plan_is_reviewed_applied_and_undone_and_a_stale_one_is_refused() {
     let apply = [&["rebalance", "apply", file, "--yes", "--wait"][..], &by_ada].concat();
     let applied = cluster.run(&apply).done();
     assert_eq!((&applied["result"], &applied["begun"]), (&"done".into(), &2.into()), "{applied}");
+    assert_eq!(applied["elsewhere"], 0, "{applied}");
     assert_eq!((owned_by(&cluster, "w1"), owned_by(&cluster, "w2")), (2, 2));
     fleet.balanced(&["w1", "w2"], 4);
     for planned in plan["moves"].as_array().unwrap() {
@@ -323,7 +324,10 @@ fn a_plan_is_reviewed_applied_and_undone_and_a_stale_one_is_refused() {
     // And back.
     assert_eq!(result(&cluster, &["rebalance", "apply", "--keyspace", KEYSPACE, "--yes"]), "unchanged");
     refused(&cluster.run(&["rebalance", "undo"]), 2, "usage", "say --yes");
-    let undo = cluster.run(&["rebalance", "undo", "--yes", "--wait", "--by", "bob"]);
+    let number = applied["plan"].to_string();
+    refused(&cluster.run(&["rebalance", "undo", "--yes", "--by", "bob"]), 1, "refused", &number);
+    refused(&cluster.run(&["rebalance", "undo", "99999", "--yes"]), 1, "not_found", "99999");
+    let undo = cluster.run(&["rebalance", "undo", &number, "--yes", "--wait", "--by", "bob"]);
     let undone = undo.done();
     assert_eq!((&undone["result"], &undone["begun"]), (&"done".into(), &2.into()), "{undone}");
     assert_eq!((&undone["undoes"], &undone["left"]), (&applied["plan"], &0.into()), "{undone}");

@@ -10,7 +10,7 @@ use crate::convert::{InvalidField, checked, partition_count};
 use crate::v1::log_command as wire;
 use crate::v1::{self, log_command::Command as Wire};
 use prost::bytes::Bytes;
-use ringfence_core::ids::{ClusterId, Epoch, KeyspaceId, LogIndex, MoveId, SessionId, WorkerId};
+use ringfence_core::ids::{ClusterId, Epoch, KeyspaceId, LogIndex, MoveId, Revision, SessionId, WorkerId};
 use ringfence_core::placement::Weight;
 use ringfence_core::state::{Command, Join, PartitionChange, Policy, PolicyChange, Released, WorkerChange};
 use std::time::Duration;
@@ -118,7 +118,9 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
         Command::Freeze { keyspace, frozen } => {
             Wire::Freeze(wire::Freeze { keyspace: keyspace.map(KeyspaceId::get), frozen: *frozen })
         }
-        Command::OpenPlan { size } => Wire::OpenPlan(wire::OpenPlan { size: *size }),
+        Command::OpenPlan { size, map } => {
+            Wire::OpenPlan(wire::OpenPlan { size: *size, map_revision: map.map_or(0, Revision::get) })
+        }
         Command::ExtendPlan { plan, moves } => Wire::ExtendPlan(wire::ExtendPlan {
             plan_index: plan.get(),
             moves: moves.iter().map(plan::move_to_wire).collect(),
@@ -197,7 +199,10 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
             let keyspace = c.keyspace.map(KeyspaceId::new);
             ("freeze", Ok(Command::Freeze { keyspace, frozen: c.frozen }))
         }
-        Some(Wire::OpenPlan(c)) => ("open_plan", Ok(Command::OpenPlan { size: c.size })),
+        Some(Wire::OpenPlan(c)) => {
+            let map = Some(c.map_revision).filter(|map| *map > 0).map(Revision::new);
+            ("open_plan", Ok(Command::OpenPlan { size: c.size, map }))
+        }
         Some(Wire::ExtendPlan(c)) => ("extend_plan", extend_plan(c)),
         Some(Wire::SkipPlanned(c)) => ("skip_planned", skip_planned(&c)),
         Some(Wire::CancelPlan(c)) => {

@@ -6,7 +6,7 @@ use crate::convert::{InvalidField, checked};
 use crate::v1;
 use crate::v1::log_command::extend_plan;
 use crate::v1::state_plan::{Move, Stage};
-use ringfence_core::ids::LogIndex;
+use ringfence_core::ids::{LogIndex, Revision};
 use ringfence_core::state::{ApprovedPlan, PlanMove, PlanStage, PlanStep, SkipReason};
 
 pub(super) fn to_wire(plan: &ApprovedPlan, workers: &mut Places) -> v1::StatePlan {
@@ -29,6 +29,7 @@ pub(super) fn to_wire(plan: &ApprovedPlan, workers: &mut Places) -> v1::StatePla
     };
     v1::StatePlan {
         index: plan.id.get(),
+        map_revision: plan.map.get(),
         size: plan.size,
         stage: stage.into(),
         moves: plan.moves.iter().map(one).collect(),
@@ -63,7 +64,9 @@ pub(super) fn from_wire(wire: v1::StatePlan, workers: &Names) -> Result<Approved
     let moves: Vec<PlanMove> =
         moves.map(|(place, m)| one(m).map_err(|e| e.at("moves", place))).collect::<Result<_, _>>()?;
     let waiting = moves.iter().filter(|planned| planned.step == PlanStep::Waiting).count() as u32;
-    Ok(ApprovedPlan { id: LogIndex::new(wire.index), size: wire.size, moves, stage, waiting })
+    // Plans were written without it once.
+    let map = Revision::new(if wire.map_revision == 0 { wire.index } else { wire.map_revision });
+    Ok(ApprovedPlan { id: LogIndex::new(wire.index), map, size: wire.size, moves, stage, waiting })
 }
 
 pub(super) fn move_to_wire(planned: &PlanMove) -> extend_plan::Move {

@@ -5,7 +5,7 @@ use super::saved::SavedPlan;
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
 use crate::operator::{Progress, Sure, Who, bar};
-use crate::text::short;
+use crate::text::{self, short};
 use ringfence::admin::{Admin, ApprovedPlan, MoveStep, Partition, PlanStage, Proposal};
 use ringfence::ids::{KeyspaceName, LogIndex, PartitionId};
 use ringfence::{Error, ErrorKind};
@@ -40,6 +40,8 @@ struct AppliedShape {
     /// With `--wait`: how many were made, and how many passed over.
     begun: Option<u32>,
     skipped: Option<u32>,
+    /// With `--wait`: how many of those made are elsewhere by now, because their target was gone, or they moved on.
+    elsewhere: Option<usize>,
     /// Of an undo: how many moves are not undone, because their partitions have moved on.
     left: Option<usize>,
 }
@@ -54,6 +56,7 @@ impl AppliedShape {
             moves: proposal.moves.len(),
             begun: None,
             skipped: None,
+            elsewhere: None,
             left: None,
         }
     }
@@ -73,11 +76,17 @@ impl AppliedShape {
             "planned" => {
                 format!("{moves} partitions of keyspace {keyspace} would move{left}; nothing was done\n")
             }
-            "done" => format!(
-                "plan {plan} is done: {} partitions of keyspace {keyspace} moved, {} were passed over{left}\n",
-                self.begun.unwrap_or(0),
-                self.skipped.unwrap_or(0)
-            ),
+            "done" => {
+                let elsewhere = match self.elsewhere.unwrap_or(0) {
+                    0 => String::new(),
+                    count => format!(", {count} of them to another worker than planned"),
+                };
+                format!(
+                    "plan {plan} is done: {} partitions of keyspace {keyspace} moved{elsewhere}, {} were passed over{left}\n",
+                    self.begun.unwrap_or(0),
+                    self.skipped.unwrap_or(0)
+                )
+            }
             _ => format!(
                 "plan {plan} of {moves} moves in keyspace {keyspace} is being carried out{left}; \
                  `ringfence rebalance status` shows how far it is\n"
@@ -118,10 +127,18 @@ async fn from_file(admin: &Admin, file: &std::path::Path) -> Result<Proposal, Fa
 }
 
 /// Runs `ringfence rebalance undo`.
-pub(super) async fn undo(common: &Common, wait: bool, who: &Who, sure: Sure) -> Outcome {
+pub(super) async fn undo(common: &Common, plan: Option<u64>, wait: bool, who: &Who, sure: Sure) -> Outcome {
     sure.or_terminal(who)?;
     let admin = who.admin(common);
-    let undo = admin.undo_plan().await?;
+    let undo = admin.undo_plan(plan.map(LogIndex::new)).await?;
+    let me = text::plain(&who.name());
+    if let (None, Some(by)) = (plan, undo.by.as_ref().filter(|by| **by != me)) {
+        let id = undo.plan.get();
+        return Err(Failed::refused(format!(
+            "the last plan, {id} in keyspace {}, was approved by {by}: say `ringfence rebalance undo {id}` if that is meant",
+            undo.proposal.keyspace
+        )));
+    }
     put(common, &admin, &undo.proposal, Some(undo.left), wait, who, sure).await
 }
 
@@ -153,10 +170,11 @@ async fn put(
     let mut shape = AppliedShape { plan: Some(plan.get()), left, ..AppliedShape::of("approved", proposal) };
     let mut exit = Exit::Done;
     if wait {
-        let over = until_over(admin, plan, proposal, common.wait()).await?;
+        let (over, elsewhere) = until_over(admin, plan, proposal, common.wait()).await?;
         (shape.begun, shape.skipped) = (Some(over.begun), Some(over.skipped));
+        shape.elsewhere = Some(elsewhere);
         shape.result = if over.stage == PlanStage::Cancelled { "cancelled" } else { "done" };
-        if over.stage == PlanStage::Cancelled || over.skipped > 0 {
+        if over.stage == PlanStage::Cancelled || over.skipped > 0 || elsewhere > 0 {
             exit = Exit::Failed;
         }
     }
@@ -221,13 +239,13 @@ async fn until_over(
     plan: LogIndex,
     proposal: &Proposal,
     limit: Duration,
-) -> Result<ApprovedPlan, Failed> {
+) -> Result<(ApprovedPlan, usize), Failed> {
     let mut progress = Progress::new();
     let size = u64::try_from(proposal.moves.len()).unwrap_or(u64::MAX);
     let look = async {
         loop {
             match look(admin, plan, proposal).await {
-                Ok(Looked::Over(over)) => return Ok(over),
+                Ok(Looked::Over(over, elsewhere)) => return Ok((over, elsewhere)),
                 Ok(Looked::Begun(begun)) => progress.show(format!("{} moves begun", bar(begun.into(), size))),
                 Ok(Looked::Ending(left)) => {
                     progress.show(format!("every move has begun, {left} not done yet"));
@@ -256,7 +274,8 @@ async fn until_over(
 enum Looked {
     Begun(u32),
     Ending(usize),
-    Over(ApprovedPlan),
+    /// All moves are made, so many of them to another worker than planned.
+    Over(ApprovedPlan, usize),
     Forgotten,
 }
 
@@ -267,21 +286,27 @@ async fn look(admin: &Admin, plan: LogIndex, proposal: &Proposal) -> Result<Look
         return Ok(Looked::Begun(now.begun));
     }
     let plans = admin.plans(true).await?;
-    let Some(now) = plans.into_iter().find(|found| found.id == plan) else { return Ok(Looked::Over(now)) };
+    let Some(now) = plans.into_iter().find(|found| found.id == plan) else { return Ok(Looked::Forgotten) };
     let begun: BTreeMap<PartitionId, &MoveStep> =
         now.moves.iter().map(|planned| (planned.partition, &planned.step)).collect();
     let partitions = admin.partitions(proposal.keyspace.as_str()).await?;
     let of: BTreeMap<PartitionId, &Partition> =
         partitions.iter().map(|partition| (partition.partition, partition)).collect();
-    // A move is made when a higher epoch has an owner that is ready.
-    let not_made = proposal.moves.iter().filter(|planned| {
-        begun.get(&planned.partition).is_some_and(|step| **step == MoveStep::Begun)
-            && of.get(&planned.partition).is_some_and(|now| now.epoch <= Some(planned.epoch) || !now.ready)
+    let begun = proposal.moves.iter().filter_map(|planned| {
+        let begun = begun.get(&planned.partition).is_some_and(|step| **step == MoveStep::Begun);
+        of.get(&planned.partition).filter(|_| begun).map(|now| (planned, *now))
     });
-    match not_made.count() {
-        0 => Ok(Looked::Over(now)),
-        left => Ok(Looked::Ending(left)),
+    // A move is made when a higher epoch has an owner that is ready.
+    let (made, ending): (Vec<_>, Vec<_>) =
+        begun.partition(|(planned, now)| now.epoch > Some(planned.epoch) && now.ready);
+    if !ending.is_empty() {
+        return Ok(Looked::Ending(ending.len()));
     }
+    let elsewhere = made
+        .iter()
+        .filter(|(planned, now)| now.owner.as_ref().is_none_or(|owner| owner.worker != planned.to));
+    let elsewhere = elsewhere.count();
+    Ok(Looked::Over(now, elsewhere))
 }
 
 /// Runs `ringfence rebalance cancel`.
@@ -304,6 +329,7 @@ pub(super) async fn cancel(common: &Common, who: &Who) -> Outcome {
         moves: under_way.map_or(0, |plan| plan.size as usize),
         begun: under_way.map(|plan| plan.begun),
         skipped: under_way.map(|plan| plan.skipped),
+        elsewhere: None,
         left: None,
     };
     common.output().show(&shape, || match (result, shape.plan) {
@@ -329,7 +355,7 @@ mod tests {
             to: WorkerId::new(to).unwrap(),
         };
         let keyspace = KeyspaceName::new("orders").unwrap();
-        Proposal { keyspace, moves: moves.iter().map(one).collect(), undoes: None }
+        Proposal { keyspace, moves: moves.iter().map(one).collect(), undoes: None, revision: None }
     }
 
     #[test]
@@ -343,7 +369,7 @@ mod tests {
             json(&shape).unwrap(),
             r#"{"result":"approved","plan":77,"undoes":null,"keyspace":"orders","moves":1,"begun":null,"#
                 .to_owned()
-                + r#""skipped":null,"left":1}"#
+                + r#""skipped":null,"elsewhere":null,"left":1}"#
         );
         assert!(shape.sentence().contains("1 more have moved on"));
     }

@@ -60,10 +60,11 @@ Examples:
     },
     /// Approve a plan: the coordinator carries it out within the keyspace's budget, whoever leads
     #[command(group = ArgGroup::new("which").required(true).args(["file", "keyspace"]), after_help = "\
-A plan is refused when an owner in it has changed since it was made; plan again then. One plan is carried out at a time.
+A plan is refused when any partition of its keyspace was granted since it was made; plan again then. One plan is carried out at a time.
 Moves that have become impossible are passed over, and `rebalance status --moves` says why.
 
-With --wait the exit code is 0 when every move has been made, and 1 when the plan was cancelled or some were passed over.")]
+With --wait the exit code is 0 when every move has been made, and 1 when the plan was cancelled, some were passed over, or some ended
+at another worker.")]
     Apply {
         /// A file that `rebalance plan --save` wrote
         file: Option<PathBuf>,
@@ -78,10 +79,12 @@ With --wait the exit code is 0 when every move has been made, and 1 when the pla
         #[command(flatten)]
         sure: Sure,
     },
-    /// Move back what the last plan moved and what is still where it brought it
+    /// Move back what a plan moved and what is still where it brought it
     #[command(after_help = "\
-What has moved on since stays where it is. To undo an undo is to make the plan's moves again.")]
+Without a plan it is the last one, if you approved it; of somebody else's it says the number, which has to be named. What has moved on since stays where it is. To undo an undo is to make the plan's moves again.")]
     Undo {
+        /// The plan, by its number; `rebalance status` shows the last two
+        plan: Option<u64>,
         /// Wait until every move has been made
         #[arg(long)]
         wait: bool,
@@ -133,7 +136,7 @@ pub(crate) async fn run(args: RebalanceArgs) -> Outcome {
         Verb::Apply { file, keyspace, wait, who, sure } => {
             apply::apply(common, &apply::Source { file, keyspace }, wait, &who, sure).await
         }
-        Verb::Undo { wait, who, sure } => apply::undo(common, wait, &who, sure).await,
+        Verb::Undo { plan, wait, who, sure } => apply::undo(common, plan, wait, &who, sure).await,
         Verb::Status { moves } => status::run(common, moves).await,
         Verb::Cancel { who } => apply::cancel(common, &who).await,
         Verb::Pause { keyspace, who, sure } => {

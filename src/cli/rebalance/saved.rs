@@ -1,13 +1,13 @@
 //! A plan in a file, between the one who made it and the one who applies it.
 //!
 //! It is JSON, for people to read and for programs to make. What is read is held against every rule before anything of it is
-//! sent: the file may have been cut short, edited, or made by another version or for another cluster. Its epochs are what
-//! keeps it from being applied to another map: a keyspace that was created again, and a cluster that was restored, have
-//! higher ones.
+//! sent: the file may have been cut short, edited, or made by another version or for another cluster. Its revision and
+//! its epochs are what keeps it from being applied to another map: a keyspace that was created again, and a cluster that
+//! was restored, have higher ones.
 
 use crate::exit::Failed;
 use ringfence::admin::{Plan, Proposal, ProposedMove};
-use ringfence::ids::{ClusterId, Epoch, KeyspaceName, PartitionId, WorkerId};
+use ringfence::ids::{ClusterId, Epoch, KeyspaceName, PartitionId, Revision, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -26,7 +26,7 @@ pub(super) struct SavedPlan {
     format: u64,
     cluster_id: String,
     keyspace: String,
-    /// The map that it was made from, for whoever reads it.
+    /// The map that it was made from.
     lineage: String,
     revision: u64,
     /// How many moves follow: a file that was cut and mended is noticed.
@@ -139,7 +139,8 @@ impl SavedPlan {
         if !moves.is_sorted_by(|a, b| a.partition < b.partition) {
             return Err("its moves are not ascending by partition".to_owned());
         }
-        Ok((cluster, Proposal { keyspace, moves, undoes: None }))
+        let revision = Some(Revision::new(self.revision));
+        Ok((cluster, Proposal { keyspace, moves, undoes: None, revision }))
     }
 }
 

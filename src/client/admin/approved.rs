@@ -5,7 +5,7 @@ use super::explain::worker_or_none;
 use crate::error::{Error, ErrorKind};
 use ringfence_api::convert::{InvalidField, Partition, Phase, checked};
 use ringfence_api::v1;
-use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, WorkerId};
+use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, Revision, WorkerId};
 use ringfence_core::state::MAX_PLAN_MOVES;
 use std::collections::BTreeMap;
 
@@ -18,6 +18,9 @@ pub struct Proposal {
     pub moves: Vec<ProposedMove>,
     /// The plan that they undo.
     pub undoes: Option<LogIndex>,
+    /// The map that they were made from: they are refused when a partition of the keyspace was granted since. `None`:
+    /// only the owners of the partitions that move have to be the same.
+    pub revision: Option<Revision>,
 }
 
 /// One move to be approved.
@@ -39,6 +42,8 @@ pub struct ProposedMove {
 pub struct Undo {
     /// The plan.
     pub plan: LogIndex,
+    /// Who approved it; `None` when that was forgotten. Escaped.
+    pub by: Option<String>,
     /// The moves back: of each partition that the plan has moved and that is still where it brought it.
     pub proposal: Proposal,
     /// How many of the plan's moves are not undone, because their partitions have moved on, or are still on their way.
@@ -169,18 +174,24 @@ impl From<&ProposedMove> for v1::PlannedMove {
 }
 
 impl Undo {
-    /// The plan that can be undone: the last one that has moved something and is over.
+    /// The plan that is to be undone: this one, or else the last one that has moved something and is over.
     ///
     /// # Errors
     /// [`ErrorKind::Refused`] while one is being carried out, [`ErrorKind::NotFound`] when none is remembered.
-    pub(super) fn last(plans: &[ApprovedPlan]) -> Result<(&ApprovedPlan, &KeyspaceName), Error> {
+    pub(super) fn which(
+        plans: &[ApprovedPlan],
+        named: Option<LogIndex>,
+    ) -> Result<(&ApprovedPlan, &KeyspaceName), Error> {
         if let Some(running) = plans.iter().find(|plan| plan.stage == PlanStage::Running) {
             let why = format!("plan {} is being carried out: cancel it, or wait for it", running.id.get());
             return Err(Error::own(ErrorKind::Refused, why));
         }
-        let plan = plans.iter().rfind(|plan| plan.stage.is_over() && plan.begun > 0);
+        let meant = |plan: &&ApprovedPlan| named.is_none_or(|named| named == plan.id);
+        let plan = plans.iter().filter(meant).rfind(|plan| plan.stage.is_over() && plan.begun > 0);
         let plan = plan.ok_or_else(|| {
-            Error::own(ErrorKind::NotFound, "there is no plan to undo: the last two are remembered")
+            let which =
+                named.map_or("there is no plan".to_owned(), |id| format!("there is no plan {}", id.get()));
+            Error::own(ErrorKind::NotFound, format!("{which} to undo: the last two are remembered"))
         })?;
         let keyspace = plan.keyspace.as_ref().ok_or_else(|| {
             let why = format!("the keyspace of plan {} was deleted", plan.id.get());
@@ -206,8 +217,9 @@ impl Undo {
         let mut moves: Vec<ProposedMove> = begun().filter_map(back).collect();
         moves.sort_by_key(|back| back.partition);
         let left = begun().count() - moves.len();
-        let proposal = Proposal { keyspace: keyspace.clone(), moves, undoes: Some(plan.id) };
-        Undo { plan: plan.id, proposal, left }
+        let proposal = Proposal { keyspace: keyspace.clone(), moves, undoes: Some(plan.id), revision: None };
+        let by = plan.directive.as_ref().map(|directive| directive.by.clone());
+        Undo { plan: plan.id, by, proposal, left }
     }
 }
 

@@ -9,7 +9,7 @@ use super::settings::Settings;
 use super::{PartitionChange, WorkerChange};
 use crate::error::{Error, ErrorKind};
 use ringfence_api::v1;
-use ringfence_core::ids::{KeyspaceName, LogIndex, PartitionId, WorkerId};
+use ringfence_core::ids::{KeyspaceName, LogIndex, PartitionId, Revision, WorkerId};
 use ringfence_core::placement::Weight;
 use ringfence_core::state::MAX_PARTITION_WEIGHT;
 
@@ -139,7 +139,7 @@ impl Admin {
     /// stays open, and makes room for the next.
     ///
     /// # Errors
-    /// [`ErrorKind::StaleEpoch`] when the map has changed since the plan was made: plan again. [`ErrorKind::Refused`] when there is
+    /// [`ErrorKind::StaleEpoch`] when a partition of the keyspace was granted since the plan was made: plan again. [`ErrorKind::Refused`] when there is
     /// nothing to approve, or another plan is being carried out; [`ErrorKind::NotFound`], [`ErrorKind::Invalid`],
     /// [`ErrorKind::Limit`]. After [`ErrorKind::UnknownOutcome`] see [`Admin::plans`].
     pub async fn approve(&self, proposal: &Proposal) -> Result<LogIndex, Error> {
@@ -150,6 +150,7 @@ impl Admin {
             keyspace: proposal.keyspace.to_string(),
             size: u32::try_from(proposal.moves.len()).unwrap_or(u32::MAX),
             undoes: proposal.undoes.map_or(0, LogIndex::get),
+            revision: proposal.revision.map_or(0, Revision::get),
         };
         let open = self.ask_placement(CHANGE, request, async |mut c, r| c.open_plan(r).await).await?;
         let plan = LogIndex::new(open.plan);
@@ -175,17 +176,17 @@ impl Admin {
         Ok(())
     }
 
-    /// The way back from the last plan that has moved something and is over, as things are now. Nothing is changed: approve
-    /// its [`proposal`](Undo::proposal).
+    /// The way back from a plan that is over, or with `None` from the last one that has moved something, as things are now.
+    /// Nothing is changed: approve its [`proposal`](Undo::proposal). The last one may be somebody else's: see [`Undo::by`].
     ///
     /// It has only the partitions that the plan has moved and that are still where it brought them. The way back from
     /// the way back is the plan again.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when no plan is remembered, [`ErrorKind::Refused`] while one is being carried out.
-    pub async fn undo_plan(&self) -> Result<Undo, Error> {
+    /// [`ErrorKind::NotFound`] when no such plan is remembered, [`ErrorKind::Refused`] while one is being carried out.
+    pub async fn undo_plan(&self, plan: Option<LogIndex>) -> Result<Undo, Error> {
         let plans = self.plans(true).await?;
-        let (plan, keyspace) = Undo::last(&plans)?;
+        let (plan, keyspace) = Undo::which(&plans, plan)?;
         let partitions = self.partitions(keyspace.as_str()).await?;
         Ok(Undo::of(plan, keyspace, &partitions))
     }

@@ -123,6 +123,7 @@ impl Plan {
             keyspace: self.keyspace.clone(),
             moves: self.moves.iter().filter_map(proposed).collect(),
             undoes: None,
+            revision: Some(self.revision),
         })
     }
 

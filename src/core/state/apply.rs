@@ -140,7 +140,7 @@ impl Change<'_> {
             Command::ForgetWorker { worker } => self.forget_worker(worker),
             Command::SetPartition { partition, change } => self.set_partition(*partition, change),
             Command::Freeze { keyspace, frozen } => self.freeze(*keyspace, *frozen),
-            Command::OpenPlan { size } => self.open_plan(*size),
+            Command::OpenPlan { size, map } => self.open_plan(*size, *map),
             Command::ExtendPlan { plan, moves } => self.extend_plan(*plan, moves),
             Command::SkipPlanned { plan, partition, why } => Ok(self.skip_planned(*plan, *partition, *why)),
             Command::CancelPlan { plan } => self.cancel_plan(*plan),

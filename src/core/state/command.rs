@@ -6,7 +6,8 @@ use super::keyspace::{Policy, PolicyChange};
 use super::partition::GrantReason;
 use super::plans::{PlanMove, SkipReason};
 use crate::ids::{
-    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionKey, SessionId, WorkerId,
+    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionKey, Revision, SessionId,
+    WorkerId,
 };
 use crate::placement::{PartitionCount, Weight};
 use std::collections::{BTreeMap, BTreeSet};
@@ -216,6 +217,9 @@ pub enum Command {
     OpenPlan {
         /// How many moves it will have.
         size: u32,
+        /// The map that it was made from: it does not start when a partition of its keyspace was granted since. `None`:
+        /// it was made when it is opened.
+        map: Option<Revision>,
     },
     /// Adds moves to an open plan; with the last one it starts.
     ExtendPlan {

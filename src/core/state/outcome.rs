@@ -175,6 +175,11 @@ pub enum Refused {
     /// A plan's moves do not ascend by partition, or are more than it was opened for.
     #[error("the moves of plan {0} are out of order, or more than it was opened for")]
     PlanOutOfOrder(LogIndex),
+    /// A move of a plan names another owner than the partition has, or moves it to where it is.
+    #[error(
+        "partition {0} cannot be moved as the plan says: it names another owner, or its owner as the target"
+    )]
+    NoSuchMove(PartitionKey),
     /// A suspicion is one or two thirds.
     #[error("a session is suspected for 1 or 2 thirds of its ttl, not {0}")]
     Thirds(u8),

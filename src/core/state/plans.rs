@@ -7,8 +7,10 @@
 use super::State;
 use super::apply::Change;
 use super::outcome::{Event, Outcome, Refused};
+use super::partition::Partition;
 use super::undo::Undo;
-use crate::ids::{Epoch, LogIndex, PartitionKey, WorkerId};
+use crate::ids::{Epoch, KeyspaceId, LogIndex, PartitionId, PartitionKey, Revision, WorkerId};
+use std::collections::BTreeSet;
 
 /// How many moves a plan may have.
 pub const MAX_PLAN_MOVES: u32 = 1_000_000;
@@ -20,6 +22,8 @@ pub const PLANS_LEN: usize = 2;
 pub struct ApprovedPlan {
     /// Its id: the log index of the directive that approved it.
     pub id: LogIndex,
+    /// The map that it was made from.
+    pub map: Revision,
     /// How many moves it has.
     pub size: u32,
     /// Those in the log so far, ascending by partition.
@@ -97,6 +101,38 @@ impl State {
         self.plans.iter().find(|plan| plan.stage == PlanStage::Running)
     }
 
+    /// Whether a move can be made as it was planned.
+    fn fits(&self, planned: &PlanMove) -> Result<(), Refused> {
+        let key = planned.partition;
+        let partition = self.partition(key).ok_or(Refused::NoSuchPartition(key))?;
+        if partition.epoch() != Some(planned.epoch) {
+            let (named, current) = (Some(planned.epoch), partition.epoch());
+            return Err(Refused::StaleEpoch { partition: key, named, current });
+        }
+        let owner = partition.owner().ok_or(Refused::NotOwned(key))?;
+        let owner = self.session(owner).ok_or(Refused::NotOwned(key))?;
+        if *owner.worker() != planned.from || planned.from == planned.to {
+            return Err(Refused::NoSuchMove(key));
+        }
+        Ok(())
+    }
+
+    /// Whether no partition of a keyspace was granted since: a plan that balances one map need not balance the next,
+    /// also when none of the partitions that it moves has moved.
+    fn unchanged_since(&self, map: Revision, keyspace: KeyspaceId) -> Result<(), Refused> {
+        let partitions = self.keyspace(keyspace).into_iter().flat_map(|keyspace| &keyspace.partitions);
+        let granted =
+            |partition: &Partition| partition.history().last().is_some_and(|t| t.at.get() > map.get());
+        match (0u32..).zip(partitions).find(|(_, partition)| granted(partition)) {
+            Some((number, partition)) => {
+                let partition_id = PartitionId::new(number);
+                let key = PartitionKey { keyspace, partition: partition_id };
+                Err(Refused::StaleEpoch { partition: key, named: None, current: partition.epoch() })
+            }
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn unopen_plan(&mut self, gone: Vec<ApprovedPlan>) {
         self.plans.pop_back();
         self.plans.extend(gone);
@@ -127,7 +163,7 @@ impl State {
 impl Change<'_> {
     /// Opens a plan of so many moves. One that was never completed makes room: whoever wrote it has given up, or has
     /// failed. A running one does not: two plans at once would undo each other's moves.
-    pub(super) fn open_plan(&mut self, size: u32) -> Result<Outcome, Refused> {
+    pub(super) fn open_plan(&mut self, size: u32, map: Option<Revision>) -> Result<Outcome, Refused> {
         if let Some(running) = self.state.running_plan() {
             return Err(Refused::PlanRunning(running.id));
         }
@@ -144,35 +180,38 @@ impl Change<'_> {
         self.state.plans = kept.into();
         let oldest = (self.state.plans.len() >= PLANS_LEN).then(|| self.state.plans.pop_front()).flatten();
         self.journal.push(Undo::PlanOpened(oldest.into_iter().chain(gone).collect()));
-        let (moves, stage) = (Vec::new(), PlanStage::Open);
-        self.state.plans.push_back(ApprovedPlan { id: self.index, size, moves, stage, waiting: 0 });
+        let now = Revision::new(self.index.get());
+        let (moves, stage, map) = (Vec::new(), PlanStage::Open, map.map_or(now, |map| map.min(now)));
+        self.state.plans.push_back(ApprovedPlan { id: self.index, map, size, moves, stage, waiting: 0 });
         Ok(Outcome::Planned(self.index))
     }
 
     /// Adds moves to an open plan, in the order of their partitions. It starts with the last one.
     ///
-    /// Each is held against the map: the plan is refused when an owner has changed since it was made.
+    /// Each is held against the map when it comes, and again with all others when the plan starts: what was approved
+    /// was approved of one map.
     pub(super) fn extend_plan(&mut self, id: LogIndex, moves: &[PlanMove]) -> Result<Outcome, Refused> {
-        for planned in moves {
-            let key = planned.partition;
-            let partition = self.state.partition(key).ok_or(Refused::NoSuchPartition(key))?;
-            if partition.epoch() != Some(planned.epoch) {
-                let (named, current) = (Some(planned.epoch), partition.epoch());
-                return Err(Refused::StaleEpoch { partition: key, named, current });
-            }
-            partition.owner().ok_or(Refused::NotOwned(key))?;
-        }
-        let plan = self.state.plan_mut(id).filter(|plan| plan.stage == PlanStage::Open);
+        moves.iter().try_for_each(|planned| self.state.fits(planned))?;
+        let plan = self.state.plans.iter().find(|plan| plan.id == id && plan.stage == PlanStage::Open);
         let plan = plan.ok_or(Refused::NoOpenPlan(id))?;
         let before = plan.moves.len();
         let chain = plan.moves.last().into_iter().chain(moves).map(|planned| planned.partition);
         if !chain.is_sorted_by(|a, b| a < b) || before + moves.len() > plan.size as usize {
             return Err(Refused::PlanOutOfOrder(id));
         }
-        plan.waiting += moves.len() as u32;
-        plan.moves.extend(moves.iter().cloned().map(|m| PlanMove { step: PlanStep::Waiting, ..m }));
-        if plan.moves.len() == plan.size as usize {
-            plan.stage = PlanStage::Running;
+        let starts = before + moves.len() == plan.size as usize;
+        if starts {
+            plan.moves.iter().try_for_each(|planned| self.state.fits(planned))?;
+            let keyspaces: BTreeSet<KeyspaceId> =
+                plan.moves.iter().chain(moves).map(|planned| planned.partition.keyspace).collect();
+            keyspaces.into_iter().try_for_each(|keyspace| self.state.unchanged_since(plan.map, keyspace))?;
+        }
+        if let Some(plan) = self.state.plan_mut(id) {
+            plan.waiting += moves.len() as u32;
+            plan.moves.extend(moves.iter().cloned().map(|m| PlanMove { step: PlanStep::Waiting, ..m }));
+            if starts {
+                plan.stage = PlanStage::Running;
+            }
         }
         self.journal.push(Undo::PlanExtended(id, before));
         self.events.push(Event::PlanChanged(id));

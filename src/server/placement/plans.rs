@@ -11,7 +11,7 @@ use ringfence_api::Failure;
 use ringfence_api::convert::{InvalidField, RequestId, checked};
 use ringfence_api::v1;
 use ringfence_api::v1::list_plans_response::Piece;
-use ringfence_core::ids::{KeyspaceId, LogIndex, PartitionId, PartitionKey};
+use ringfence_core::ids::{KeyspaceId, LogIndex, PartitionId, PartitionKey, Revision};
 use ringfence_core::lead::MAX_COMMANDS;
 use ringfence_core::state::{
     ApprovedPlan, Command, Outcome, PlanMove, PlanStage, PlanStep, SkipReason, State, Subject,
@@ -26,13 +26,14 @@ pub(super) async fn open(
     let given = Given::from(request.directive);
     let keyspace = checked::keyspace_name("keyspace", &request.keyspace)?;
     let size = request.size;
+    let map = Some(request.revision).filter(|revision| *revision > 0).map(Revision::new);
     let what = match request.undoes {
         0 => format!("a plan of {size} moves in keyspace {keyspace}"),
         plan => format!("undo plan {plan} in keyspace {keyspace}, {size} moves"),
     };
     let answer = run(context, id, |local| {
         let id = local.state.keyspace_named(&keyspace).ok_or_else(|| no_such_keyspace(&keyspace))?.id();
-        Ok(vec![direct(Subject::Keyspace(id), &given, &what), Command::OpenPlan { size }])
+        Ok(vec![direct(Subject::Keyspace(id), &given, &what), Command::OpenPlan { size, map }])
     });
     match answer.await?.outcome() {
         Some(Outcome::Planned(plan)) => Ok(v1::OpenPlanResponse { plan: plan.get() }),

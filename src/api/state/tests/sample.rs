@@ -3,7 +3,7 @@
 
 use ringfence_core::ids::{
     ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, PartitionKey,
-    SessionId, WorkerId,
+    Revision, SessionId, WorkerId,
 };
 use ringfence_core::placement::{PartitionCount, Weight};
 use ringfence_core::state::{
@@ -171,7 +171,8 @@ fn commands_of_format_2() -> Vec<(&'static str, Command)> {
         ),
         ("freeze_all", Command::Freeze { keyspace: None, frozen: true }),
         ("unfreeze_keyspace", Command::Freeze { keyspace: Some(id), frozen: false }),
-        ("open_plan", Command::OpenPlan { size: 100_000 }),
+        ("open_plan", Command::OpenPlan { size: 100_000, map: Some(Revision::new(300)) }),
+        ("open_plan_now", Command::OpenPlan { size: 1, map: None }),
         ("extend_plan", Command::ExtendPlan { plan, moves: vec![planned(4, 41), planned(5, 42)] }),
         ("skip_planned", Command::SkipPlanned { plan, partition: key(5), why: SkipReason::TargetGone }),
         ("cancel_plan", Command::CancelPlan { plan }),
@@ -308,13 +309,14 @@ pub(crate) fn state_of_format_2() -> State {
         Command::Freeze { keyspace: Some(id), frozen: true },
         Command::UpdateKeyspace { keyspace: id, change: change_of_format_2() },
     ]);
-    let plan = apply(vec![direct(Subject::Keyspace(id), "apply a plan"), Command::OpenPlan { size: 2 }]);
+    let plan =
+        apply(vec![direct(Subject::Keyspace(id), "apply a plan"), Command::OpenPlan { size: 2, map: None }]);
     apply(vec![Command::ExtendPlan { plan, moves: vec![planned(0, 1)] }]);
     apply(vec![Command::ExtendPlan { plan, moves: vec![planned(4, 1)] }]);
     apply(vec![Command::Under { directive: plan }, drain(0, 1, "w2", GrantReason::Plan)]);
     apply(vec![Command::SkipPlanned { plan, partition: key(4), why: SkipReason::TargetGone }]);
     apply(vec![release(4, 1, Released::Restarting)]);
-    let plan = apply(vec![Command::OpenPlan { size: 2 }]);
+    let plan = apply(vec![Command::OpenPlan { size: 2, map: None }]);
     apply(vec![Command::ExtendPlan { plan, moves: vec![planned(0, 1)] }]);
     apply(vec![Command::CancelPlan { plan }]);
     apply(vec![

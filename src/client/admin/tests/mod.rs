@@ -259,6 +259,6 @@ fn calls_can_be_spawned() {
     is_send(admin.partitions("orders"));
     is_send(admin.create_keyspace("orders", 1, &PolicyChange::default()));
     is_send(admin.plan("orders", &[]));
-    is_send(admin.undo_plan());
+    is_send(admin.undo_plan(None));
     is_send(crate::router::Router::connect("http://127.0.0.1:1", ["orders"]));
 }

@@ -8,7 +8,7 @@ use crate::admin::{
 use crate::error::ErrorKind;
 use crate::net::fake::{Answered, Asked, Fake};
 use ringfence_api::{Failure, v1};
-use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, WorkerId};
+use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, Revision, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -255,6 +255,7 @@ fn proposal(moves: u32) -> Proposal {
         keyspace: KeyspaceName::new("orders").unwrap(),
         moves: (0..moves).map(one).collect(),
         undoes: LogIndex::new(12).into(),
+        revision: Some(Revision::new(40)),
     }
 }
 
@@ -290,7 +291,8 @@ async fn f014_a_plan_is_approved_in_pieces_each_under_its_own_request_id() {
         _ => None,
     });
     let opened = opened.unwrap();
-    assert_eq!((opened.size, opened.undoes, opened.directive.unwrap().by), (2_500, 12, "ada".to_owned()));
+    assert_eq!((opened.size, opened.undoes, opened.revision), (2_500, 12, 40));
+    assert_eq!(opened.directive.unwrap().by, "ada");
 }
 
 #[tokio::test]
@@ -406,7 +408,7 @@ async fn an_undo_has_what_the_plan_moved_and_is_still_where_it_brought_it() {
         _ => Ok(status()),
     })
     .await;
-    let undo = Admin::at(fake.endpoint.clone()).unwrap().undo_plan().await.unwrap();
+    let undo = Admin::at(fake.endpoint.clone()).unwrap().undo_plan(None).await.unwrap();
     let back = |partition, epoch| ProposedMove {
         partition: PartitionId::new(partition),
         epoch: Epoch::new(epoch).unwrap(),
@@ -427,7 +429,7 @@ async fn there_is_nothing_to_undo_while_a_plan_runs_or_when_there_was_none() {
         (vec![idle(8, v1::PlanStage::Cancelled)], ErrorKind::NotFound),
     ] {
         let fake = Fake::start(move |_| Ok(Answered::Plans(plans.clone()))).await;
-        let error = Admin::at(fake.endpoint.clone()).unwrap().undo_plan().await.unwrap_err();
+        let error = Admin::at(fake.endpoint.clone()).unwrap().undo_plan(None).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
     }
 }

@@ -35,7 +35,7 @@ fn approve(world: &mut World, partitions: impl Iterator<Item = u32>, to: &str) -
         })
         .collect();
     let size = u32::try_from(moves.len()).unwrap();
-    let outcome = world.apply(vec![Command::OpenPlan { size }]).outcome.unwrap();
+    let outcome = world.apply(vec![Command::OpenPlan { size, map: None }]).outcome.unwrap();
     let [Outcome::Planned(plan)] = outcome[..] else { panic!("{outcome:?}") };
     world.apply(vec![Command::ExtendPlan { plan, moves }]).outcome.unwrap();
     plan

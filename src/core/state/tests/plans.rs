@@ -29,7 +29,7 @@ fn to_b(partition: u32) -> PlanMove {
 }
 
 fn open(world: &mut World, size: u32) -> LogIndex {
-    match world.ok(Command::OpenPlan { size }) {
+    match world.ok(Command::OpenPlan { size, map: None }) {
         Outcome::Planned(id) => id,
         other => panic!("{other:?}"),
     }
@@ -82,6 +82,48 @@ fn a_plan_made_from_another_map_is_refused_and_adds_nothing() {
     assert!(plan(&world, id).moves.is_empty());
 }
 
+/// The pieces of a plan come one by one, and the map goes on changing.
+#[test]
+fn a_plan_starts_only_on_the_map_that_it_was_made_from() {
+    // An owner of the first piece changes before the last one comes.
+    let (mut world, a) = world();
+    let id = open(&mut world, 2);
+    world.ok(extend(id, &[to_b(0)]));
+    world.ok(release(key(0), epoch(1), a));
+    world.grant(key(0), a);
+    let stale = world.refused(extend(id, &[to_b(1)]));
+    assert!(matches!(stale, Refused::StaleEpoch { partition, .. } if partition == key(0)), "{stale:?}");
+    assert_eq!(plan(&world, id).stage, PlanStage::Open);
+
+    // A partition that the plan does not move was granted after it was made, and before it was opened.
+    let (mut world, a) = self::world();
+    let made = world.state.revision();
+    world.ok(release(key(3), epoch(1), a));
+    world.grant(key(3), a);
+    let open_with = |world: &mut World, map| match world.ok(Command::OpenPlan { size: 1, map }) {
+        Outcome::Planned(id) => id,
+        other => panic!("{other:?}"),
+    };
+    let id = open_with(&mut world, Some(made));
+    let stale = world.refused(extend(id, &[to_b(1)]));
+    assert!(matches!(stale, Refused::StaleEpoch { partition, .. } if partition == key(3)), "{stale:?}");
+    let now = world.state.revision();
+    let id = open_with(&mut world, Some(now));
+    world.ok(extend(id, &[to_b(1)]));
+    assert_eq!(plan(&world, id).stage, PlanStage::Running);
+}
+
+#[test]
+fn a_plan_s_move_begins_at_the_owner_and_ends_at_another() {
+    let (mut world, _) = world();
+    let id = open(&mut world, 1);
+    for (from, to) in [("b", "a"), ("a", "a")] {
+        let planned = PlanMove { from: worker(from), to: worker(to), ..to_b(0) };
+        assert_eq!(world.refused(extend(id, &[planned])), Refused::NoSuchMove(key(0)), "{from} to {to}");
+    }
+    world.ok(extend(id, &[to_b(0)]));
+}
+
 #[test]
 fn one_plan_at_a_time_and_in_order() {
     let (mut world, _) = world();
@@ -97,13 +139,13 @@ fn one_plan_at_a_time_and_in_order() {
     let second = open(&mut world, 1);
     assert_eq!(world.refused(extend(first, &[to_b(2)])), Refused::NoOpenPlan(first));
     world.ok(extend(second, &[to_b(2)]));
-    assert_eq!(world.refused(Command::OpenPlan { size: 1 }), Refused::PlanRunning(second));
+    assert_eq!(world.refused(Command::OpenPlan { size: 1, map: None }), Refused::PlanRunning(second));
     world.ok(Command::CancelPlan { plan: second });
     world.unchanged(Command::CancelPlan { plan: second });
     begin(&mut world, second, 2);
     assert_eq!(plan(&world, second).stage, PlanStage::Cancelled);
     for size in [0, MAX_PLAN_MOVES + 1] {
-        assert!(matches!(world.refused(Command::OpenPlan { size }), Refused::Limit { .. }));
+        assert!(matches!(world.refused(Command::OpenPlan { size, map: None }), Refused::Limit { .. }));
     }
     // The last two are remembered.
     let third = open(&mut world, 1);

@@ -5,7 +5,7 @@
 
 use super::core::ids::{
     ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, PartitionKey,
-    SessionId, WorkerId,
+    Revision, SessionId, WorkerId,
 };
 use super::core::placement::{PartitionCount, Weight};
 use super::core::state::{
@@ -139,7 +139,10 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
             },
         },
         47 => Command::Freeze { keyspace: (c % 2 == 0).then_some(partition.keyspace), frozen: d % 2 == 0 },
-        48 | 49 => Command::OpenPlan { size: u32::from(a % 4) },
+        48 | 49 => Command::OpenPlan {
+            size: u32::from(a % 4),
+            map: (b % 2 == 0).then(|| Revision::new(u64::from(c))),
+        },
         50..=52 => Command::ExtendPlan { plan: plan(state, a), moves: plan_moves(state, b, c) },
         53 => {
             let why = [SkipReason::MovedOn, SkipReason::TargetGone, SkipReason::Frozen][usize::from(e % 3)];
