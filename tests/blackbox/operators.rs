@@ -287,6 +287,10 @@ fn a_plan_is_reviewed_applied_and_undone_and_a_stale_one_is_refused() {
     );
     assert!(plan["moves"].as_array().unwrap().iter().all(|m| m["from"] == "w1" && m["to"] == "w2"), "{plan}");
     assert_eq!(owned_by(&cluster, "w2"), 0, "a plan changes nothing");
+    let planned = format!("{KEYSPACE}/{}", plan["moves"][0]["partition"]);
+    let explained = cluster.run(&["partition", "explain", &planned]).done();
+    assert_eq!(explained["planned"]["to"], "w2", "{explained}");
+    assert!(explained["holds"][0].as_str().unwrap().contains("does not balance by itself"), "{explained}");
 
     // What would be, if.
     let what_if = ["rebalance", "plan", KEYSPACE, "--what-if", "add:w9,zone=b", "--what-if", "remove:w2"];

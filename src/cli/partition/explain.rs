@@ -91,7 +91,8 @@ fn text(partition: &PartitionArg, told: &Explanation) -> String {
         ("because", told.because.clone()),
     ]);
     if let Some(planned) = &told.planned {
-        text.push_str(&plain(&format!("\nIt is to move to {}: {}.", planned.to, planned.reason)));
+        let is_to = if told.holds.is_empty() { "It is to move" } else { "A plan would move it" };
+        text.push_str(&plain(&format!("\n{is_to} to {}: {}.", planned.to, planned.reason)));
         text.push('\n');
     }
     list(&mut text, "What keeps it there", told.holds.iter().map(String::as_str));

@@ -16,7 +16,8 @@ pub struct Explanation {
     pub home: Option<WorkerId>,
     /// Why it is where it is, a sentence.
     pub because: String,
-    /// What keeps it there and what it would take, a sentence each; empty when it is about to move.
+    /// What keeps it there and what it would take, a sentence each; empty when it is about to move. With a planned move: the
+    /// keyspace does not balance by itself, and the move takes an approved plan.
     pub holds: Vec<String>,
     /// The move that is planned for it.
     pub planned: Option<PlannedMove>,

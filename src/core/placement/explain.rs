@@ -44,6 +44,8 @@ pub enum Because {
     Pinned,
     /// Its home cannot have it, for this reason, and this worker is the next that could.
     Overflow(WhyNot),
+    /// Its home cannot have it, for this reason; a worker nearer than its owner could, and the owner keeps what it has.
+    KeptOverflow(WhyNot),
     /// Its home could have it, and its owner keeps what it has.
     Kept,
     /// It is frozen there, or cools down.
@@ -109,13 +111,17 @@ pub enum WhyNot {
     OwnerKeeps,
     /// It has room, and comes later in the partition's order of preference.
     FurtherRound,
+    /// It has room, and nobody gets the partition while it waits.
+    PartitionWaits,
 }
 
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Hold::Pinned => "it is pinned there: take the pin away",
-            Hold::Fixed => "it is frozen or cools down after a move: unfreeze it, or wait",
+            Hold::Fixed => {
+                "it is frozen, cools down after a move, or is being given up with nowhere to go: unfreeze it, or wait"
+            }
             Hold::InFlight => "a move is under way: wait until its new owner is ready",
             Hold::Waits => "it waits for a lease to run out or a delay to pass: wait, or end the wait",
             Hold::OwnerCordoned => {
@@ -150,6 +156,7 @@ impl fmt::Display for WhyNot {
             }
             WhyNot::OwnerKeeps => "has room, and the owner keeps what it has: pin the partition to it",
             WhyNot::FurtherRound => "has room, and others are preferred: pin the partition to it",
+            WhyNot::PartitionWaits => "has room, and gets it when it is not waited for any more",
         })
     }
 }
@@ -225,7 +232,11 @@ impl Asked<'_> {
             (Standing::InFlight { .. }, _) => Because::Arriving,
             (_, Some(home)) if home == place => Because::Home,
             (Standing::Owned { movable: false, .. }, _) => Because::Fixed,
-            (_, Some(home)) => self.no_room(home).map_or(Because::Kept, Because::Overflow),
+            (_, Some(home)) => match self.no_room(home) {
+                None => Because::Kept,
+                Some(why) if self.nearer_has_room(place) => Because::KeptOverflow(why),
+                Some(why) => Because::Overflow(why),
+            },
             (_, None) => Because::Kept,
         }
     }
@@ -260,25 +271,35 @@ impl Asked<'_> {
     }
 
     fn others(&self) -> Vec<(WorkerIx, WhyNot)> {
-        let mut seen = vec![false; self.view.workers.len()];
-        let (mut others, mut passed) = (Vec::new(), false);
-        let start = self.ring.position(self.key);
-        for position in (start..self.ring.len()).chain(0..start) {
-            let worker = self.ring.owner(position);
+        let mut others = Vec::new();
+        let mut with_room = match self.place {
+            Some(_) => WhyNot::OwnerKeeps,
+            None => WhyNot::PartitionWaits,
+        };
+        for worker in self.in_order() {
             if others.len() == MAX_OTHERS {
                 break;
             }
-            if std::mem::replace(&mut seen[worker.get()], true) {
-                continue;
-            }
             if self.place == Some(worker) {
-                passed = true;
-                continue;
+                with_room = WhyNot::FurtherRound;
+            } else {
+                others.push((worker, self.no_room(worker).unwrap_or(with_room)));
             }
-            let with_room = if passed { WhyNot::FurtherRound } else { WhyNot::OwnerKeeps };
-            others.push((worker, self.no_room(worker).unwrap_or(with_room)));
         }
         others
+    }
+
+    /// Whether a worker that the partition would prefer to this one could have it.
+    fn nearer_has_room(&self, place: WorkerIx) -> bool {
+        self.in_order().take_while(|worker| *worker != place).any(|worker| self.no_room(worker).is_none())
+    }
+
+    /// All workers, in the order in which the partition prefers them.
+    fn in_order(&self) -> impl Iterator<Item = WorkerIx> {
+        let start = self.ring.position(self.key);
+        let mut seen = vec![false; self.view.workers.len()];
+        let round = (start..self.ring.len()).chain(0..start).map(|position| self.ring.owner(position));
+        round.filter(move |worker| !std::mem::replace(&mut seen[worker.get()], true))
     }
 
     /// Why a worker could not have it, whoever has it now.

@@ -84,23 +84,28 @@ pub(super) async fn explain(
     let name = checked::keyspace_name("keyspace", &request.keyspace)?;
     let number = PartitionId::new(request.partition);
     let (term, _) = context.confirm().await?;
-    let (survey, partition, directives) = {
+    let (survey, partition, directives, balances) = {
         let local = context.replica.lock();
         let key = find(&local.state, &name, number)?;
         let survey = survey(context, &local, term, key.keyspace)?;
         let partition = Partition::read(&local.state, key).map(v1::Partition::from);
-        (survey, partition, bearing_on(&local.state, key))
+        let balances = local.state.keyspace(key.keyspace).is_some_and(|keyspace| keyspace.policy().balance());
+        (survey, partition, bearing_on(&local.state, key), balances)
     };
     let explained = survey.explain(number).map_err(cannot)?;
     let others = explained.others.iter().map(|(worker, why)| v1::explain_response::WhyNot {
         worker: survey.name(*worker).to_string(),
         why: why.to_string(),
     });
+    let mut holds: Vec<String> = explained.holds.iter().map(ToString::to_string).collect();
+    if explained.planned.is_some_and(|planned| planned.reason.is_balance() && !balances) {
+        holds.push(words::NOT_BY_ITSELF.to_owned());
+    }
     Ok(v1::ExplainResponse {
         partition,
         home: explained.home.map_or(String::new(), |home| survey.name(home).to_string()),
         because: words::because(&explained.because),
-        holds: explained.holds.iter().map(ToString::to_string).collect(),
+        holds,
         planned: explained.planned.map(|planned| shown(&survey, &planned)),
         others: others.collect(),
         directives,

@@ -2,14 +2,23 @@
 
 use ringfence_core::placement::{Because, Kept, PinObstacle, WorkerStanding};
 
+/// What keeps a partition whose move is planned for balance, where nobody balances.
+pub(super) const NOT_BY_ITSELF: &str =
+    "the keyspace does not balance by itself: approve a plan, or switch its balancing on";
+
 /// Why a partition is where it is.
 pub(super) fn because(because: &Because) -> String {
     match because {
         Because::Home => "it is at home: the ring prefers this worker for it".to_owned(),
         Because::Pinned => "it is pinned there".to_owned(),
         Because::Overflow(why) => format!("its home {why}; this worker is the next that could take it"),
+        Because::KeptOverflow(why) => {
+            format!("its home {why}; another worker could take it, and whoever owns a partition keeps it")
+        }
         Because::Kept => "its home could take it, and whoever owns a partition keeps it".to_owned(),
-        Because::Fixed => "it is frozen there, or cools down after a move".to_owned(),
+        Because::Fixed => {
+            "it is frozen there, cools down after a move, or is being given up with nowhere to go".to_owned()
+        }
         Because::Arriving => "it is on its way there".to_owned(),
         Because::Waits => {
             "nobody owns it: it waits for a lease to run out, a delay to pass or its owner to come back"

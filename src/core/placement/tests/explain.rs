@@ -31,7 +31,12 @@ proptest! {
             match said.because {
                 Because::Home => prop_assert_eq!(place, said.home),
                 Because::Pinned => prop_assert_eq!(place.map(Pin::To), spot.pin),
-                Because::Overflow(_) | Because::Kept | Because::Fixed => prop_assert!(place != said.home),
+                Because::Overflow(_) => {
+                    prop_assert!(place != said.home);
+                    // The nearest of all that have room, as far as they are told.
+                    prop_assert!(said.others.iter().all(|(_, why)| *why != WhyNot::OwnerKeeps));
+                }
+                Because::KeptOverflow(_) | Because::Kept | Because::Fixed => prop_assert!(place != said.home),
                 Because::Arriving => {
                     let in_flight = matches!(spot.standing, Standing::InFlight { .. });
                     prop_assert!(in_flight);
@@ -52,7 +57,8 @@ proptest! {
                     (WorkerStanding::Takes, WhyNot::Full { holds, .. }) => plan.after.loads[worker.get()] == holds,
                     (WorkerStanding::Takes, WhyNot::Avoided) => spot.avoid == Some(worker),
                     (WorkerStanding::Takes, WhyNot::PinnedElsewhere) => spot.pin.is_some(),
-                    (WorkerStanding::Takes, WhyNot::OwnerKeeps | WhyNot::FurtherRound) => true,
+                    (WorkerStanding::Takes, WhyNot::OwnerKeeps | WhyNot::FurtherRound) => place.is_some(),
+                    (WorkerStanding::Takes, WhyNot::PartitionWaits) => place.is_none(),
                     (WorkerStanding::Cordoned, WhyNot::Cordoned)
                     | (WorkerStanding::Away, WhyNot::Away)
                     | (WorkerStanding::Drained, WhyNot::Drained)
