@@ -1,5 +1,6 @@
 //! `ringfence-sim mutants`: breaks each rule in turn, and looks whether somebody notices.
 
+use super::out::{note, say};
 use clap::{Args, ValueEnum};
 use ringfence_sim::mutants::{Mutant, Verdict, all, hunt};
 use std::process::ExitCode;
@@ -35,21 +36,22 @@ impl Mutants {
             all().filter(|m| self.names.is_empty() || self.names.iter().any(|name| name == m.name)).collect();
         let verdicts = hunt(chosen, self.jobs)?;
         match self.output {
-            Output::Table => table(&verdicts),
-            Output::Markdown => markdown(&verdicts),
+            Output::Table => table(&verdicts)?,
+            Output::Markdown => markdown(&verdicts)?,
         }
         for verdict in &verdicts {
             for (catcher, why) in &verdict.unfit {
-                eprintln!("{}: {catcher} catches nothing: {why}", verdict.mutant.name);
+                note(format_args!("{}: {catcher} catches nothing: {why}", verdict.mutant.name));
             }
         }
         let missed: Vec<&str> =
             verdicts.iter().filter(|v| v.caught.is_none()).map(|v| v.mutant.name).collect();
         if missed.is_empty() {
-            eprintln!("All {} were caught", verdicts.len());
+            note(format_args!("All {} were caught", verdicts.len()));
             return Ok(ExitCode::SUCCESS);
         }
-        eprintln!("{} of {} were not caught: {}", missed.len(), verdicts.len(), missed.join(", "));
+        let (few, all, names) = (missed.len(), verdicts.len(), missed.join(", "));
+        note(format_args!("{few} of {all} were not caught: {names}"));
         Ok(ExitCode::FAILURE)
     }
 }
@@ -57,25 +59,28 @@ impl Mutants {
 /// Who caught it, and with which seed.
 fn caught(verdict: &Verdict) -> (String, String) {
     verdict.caught.as_ref().map_or(("NOBODY".to_owned(), String::new()), |caught| {
-        (caught.by.to_string(), caught.seed.map(|seed| seed.to_string()).unwrap_or_default())
+        let seed = caught.seed.map(|seed| seed.to_string()).unwrap_or_default();
+        (caught.by.to_string(), caught.violated.iter().fold(seed, |seed, what| format!("{seed}: {what}")))
     })
 }
 
-fn table(verdicts: &[Verdict]) {
+fn table(verdicts: &[Verdict]) -> anyhow::Result<()> {
     let width = verdicts.iter().map(|v| v.mutant.name.len()).max().unwrap_or(0);
-    println!("{:width$}  CAUGHT BY", "MUTANT");
+    say!("{:width$}  CAUGHT BY", "MUTANT")?;
     for verdict in verdicts {
         let (by, seed) = caught(verdict);
         let seed = if seed.is_empty() { seed } else { format!(" (seed {seed})") };
-        println!("{:width$}  {by}{seed}", verdict.mutant.name);
+        say!("{:width$}  {by}{seed}", verdict.mutant.name)?;
     }
+    Ok(())
 }
 
-fn markdown(verdicts: &[Verdict]) {
-    println!("| mutant | what the product does then | breaks | caught by | seed |\n|---|---|---|---|---|");
+fn markdown(verdicts: &[Verdict]) -> anyhow::Result<()> {
+    say!("| mutant | what the product does then | breaks | caught by | seed |\n|---|---|---|---|---|")?;
     for verdict in verdicts {
         let Mutant { name, fault, breaks, .. } = verdict.mutant;
         let (by, seed) = caught(verdict);
-        println!("| `{name}` | {fault} | {breaks} | `{by}` | {seed} |");
+        say!("| `{name}` | {fault} | {breaks} | `{by}` | {seed} |")?;
     }
+    Ok(())
 }

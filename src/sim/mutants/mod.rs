@@ -43,7 +43,18 @@ pub enum Catcher {
         /// How many worlds.
         worlds: u32,
     },
+    /// A whole world of the simulator, and its checker.
+    World {
+        /// The seed that came to harm when this was written.
+        seed: u64,
+        /// By when, in simulated milliseconds: it ends there.
+        until: u64,
+    },
 }
+
+/// So many worlds of its kind are tried after the one that a [`Catcher::World`] names: what happens in a world moves with
+/// the product.
+pub const FURTHER_SEEDS: u64 = 4;
 
 /// A test binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,11 +69,13 @@ pub enum Binary {
     Sdk,
     /// The coordinator's unit tests.
     Server,
+    /// The simulator's runner itself: it is no test binary, and its worlds are no tests.
+    Sim,
 }
 
 impl Binary {
-    pub(crate) const ALL: [Binary; 5] =
-        [Binary::Core, Binary::Fence, Binary::Sqlite, Binary::Sdk, Binary::Server];
+    pub(crate) const ALL: [Binary; 6] =
+        [Binary::Core, Binary::Fence, Binary::Sqlite, Binary::Sdk, Binary::Server, Binary::Sim];
 
     /// The package and the target that cargo makes it from.
     pub(crate) fn target(self) -> (&'static str, &'static str) {
@@ -72,6 +85,7 @@ impl Binary {
             Binary::Sqlite => ("ringfence-fence", "sqlite"),
             Binary::Sdk => ("ringfence", "ringfence"),
             Binary::Server => ("ringfence-server", "ringfence_server"),
+            Binary::Sim => ("ringfence-sim", "ringfence-sim"),
         }
     }
 }
@@ -82,14 +96,16 @@ impl Catcher {
         match self {
             Catcher::Test { of, .. } => of,
             Catcher::Random { .. } => Binary::Core,
+            Catcher::World { .. } => Binary::Sim,
         }
     }
 
-    /// The path of the test, without ids.
-    pub(crate) fn test(self) -> String {
+    /// The path of the test, without ids; none where a whole world is the test.
+    pub(crate) fn test(self) -> Option<String> {
         match self {
-            Catcher::Test { test, .. } => test.to_owned(),
-            Catcher::Random { test, .. } => format!("lead::tests::random::{test}"),
+            Catcher::Test { test, .. } => Some(test.to_owned()),
+            Catcher::Random { test, .. } => Some(format!("lead::tests::random::{test}")),
+            Catcher::World { .. } => None,
         }
     }
 }
@@ -98,10 +114,11 @@ impl Catcher {
 impl std::fmt::Display for Catcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (package, target) = self.binary().target();
-        if target != package.replace('-', "_") {
-            return write!(f, "{package} {target} {}", self.test());
+        match self.test() {
+            None => write!(f, "{package} world"),
+            Some(test) if target != package.replace('-', "_") => write!(f, "{package} {target} {test}"),
+            Some(test) => write!(f, "{package} {test}"),
         }
-        write!(f, "{package} {}", self.test())
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Kind {
     OldFormat,
 }
 
+/// What is left of a seed divided by this decides what a world is like.
+pub const KINDS: u64 = 16;
 /// Clocks are at most so many millionths off true time: two of them differ by less than the bound of one percent.
 const EDGE_PPM: i64 = 4_990;
 /// The new nodes of a world whose members come and go.
@@ -34,7 +36,7 @@ const LARGE_PACE: u64 = 250;
 
 impl Kind {
     pub(super) fn of(seed: u64) -> Kind {
-        match seed % 16 {
+        match seed % KINDS {
             8 | 9 => Kind::Members,
             10 => Kind::Stuck,
             11 => Kind::Forgetful,

@@ -17,7 +17,7 @@ mod stage;
 mod witness;
 
 pub use fault::{Fault, Timed};
-pub use kinds::Kind;
+pub use kinds::{KINDS, Kind};
 pub use plan::Plan;
 
 use crate::checker::{Rules, Verdict, check};

@@ -1,13 +1,16 @@
 //! The fence: G1 is held here, and nowhere else.
 
-use super::{Mutant, fence, mutant, sqlite};
+use super::{Mutant, fence, mutant, sqlite, world};
 
 pub(super) const LIST: &[Mutant] = &[
     mutant(
         "fence-off",
         "a lower epoch is accepted",
         "G1",
-        &[fence("high_water::tests::equal_is_the_owner_going_on_lower_is_refused_higher_is_remembered")],
+        &[
+            world(4, 9_000),
+            fence("high_water::tests::equal_is_the_owner_going_on_lower_is_refused_higher_is_remembered"),
+        ],
     ),
     mutant(
         "fence-by-equality",
@@ -19,7 +22,10 @@ pub(super) const LIST: &[Mutant] = &[
         "fence-last-raise-wins",
         "a raise moves the fence back",
         "G1",
-        &[fence("high_water::tests::equal_is_the_owner_going_on_lower_is_refused_higher_is_remembered")],
+        &[
+            world(3, 20_000),
+            fence("high_water::tests::equal_is_the_owner_going_on_lower_is_refused_higher_is_remembered"),
+        ],
     ),
     mutant(
         "fence-open-until-raised",

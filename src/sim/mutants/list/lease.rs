@@ -1,6 +1,6 @@
 //! Leases, and what a leader decides: `core/lease` and `core/lead`.
 
-use super::{Mutant, core, mutant, naive_world, troubled_world};
+use super::{Mutant, core, mutant, naive_world, troubled_world, world};
 
 pub(super) const LIST: &[Mutant] = &[
     // The holder.
@@ -8,7 +8,10 @@ pub(super) const LIST: &[Mutant] = &[
         "deadline-from-receipt",
         "a lease counts from the receipt of its acknowledgement",
         "G3",
-        &[core("lease::lessee::tests::a_deadline_counted_from_the_receipt_outlives_the_coordinators")],
+        &[
+            world(12, 7_000),
+            core("lease::lessee::tests::a_deadline_counted_from_the_receipt_outlives_the_coordinators"),
+        ],
     ),
     mutant(
         "no-drift-margin",
@@ -40,7 +43,7 @@ pub(super) const LIST: &[Mutant] = &[
         "late-grant-believed",
         "the word of a grant that comes after its release is believed",
         "G3",
-        &[core("lease::lessee::tests::a_late_grant_after_a_release_is_not_believed")],
+        &[world(4, 14_000), core("lease::lessee::tests::a_late_grant_after_a_release_is_not_believed")],
     ),
     mutant(
         "bound-moves-back",
@@ -53,7 +56,11 @@ pub(super) const LIST: &[Mutant] = &[
         "takeover-before-lease-end",
         "a suspected session is ended before its lease has run out",
         "G3",
-        &[naive_world(12), core("lease::lessor::tests::a_lease_counts_from_the_arrival_not_from_the_answer")],
+        &[
+            world(0, 14_000),
+            naive_world(12),
+            core("lease::lessor::tests::a_lease_counts_from_the_arrival_not_from_the_answer"),
+        ],
     ),
     mutant(
         "suspicion-cleared-without-entry",

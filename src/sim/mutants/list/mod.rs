@@ -48,6 +48,12 @@ const fn naive_world(worlds: u32) -> Catcher {
     Catcher::Random { test: "hold_with_holders_that_do_what_they_must_and_no_more", worlds }
 }
 
+/// A whole world of the simulator, as far as it has to go: by then it has come to harm. The rest would cost time only, and
+/// more than all tests together.
+const fn world(seed: u64, until: u64) -> Catcher {
+    Catcher::World { seed, until }
+}
+
 /// The same in each kind of trouble by itself.
 const fn troubled_world(worlds: u32) -> Catcher {
     Catcher::Random { test: "hold_in_each_kind_of_trouble", worlds }

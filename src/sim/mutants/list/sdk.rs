@@ -1,6 +1,6 @@
 //! The SDK: what a worker does under its lease, and what a router shows.
 
-use super::{Mutant, mutant, sdk};
+use super::{Mutant, mutant, sdk, world};
 
 pub(super) const LIST: &[Mutant] = &[
     mutant(
@@ -19,7 +19,10 @@ pub(super) const LIST: &[Mutant] = &[
         "flag-instead-of-clock",
         "a check asks whether somebody has noticed the end of the lease",
         "G3",
-        &[sdk("ownership::lease::tests::a_jump_of_the_clock_is_seen_by_the_very_next_look")],
+        &[
+            world(12, 23_000),
+            sdk("ownership::lease::tests::a_jump_of_the_clock_is_seen_by_the_very_next_look"),
+        ],
     ),
     mutant(
         "drain-bound-not-checked",

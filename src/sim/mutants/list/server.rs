@@ -1,6 +1,6 @@
 //! The coordinator: its log, its leader's loop, its services.
 
-use super::{Mutant, mutant, server};
+use super::{Mutant, mutant, server, world};
 
 pub(super) const LIST: &[Mutant] = &[
     // The log.
@@ -8,7 +8,10 @@ pub(super) const LIST: &[Mutant] = &[
         "acknowledged-before-fsync",
         "a write is acknowledged when it is queued",
         "G5",
-        &[server("raft::log::tests::after_one_failed_flush_nothing_is_ever_acknowledged_again")],
+        &[
+            world(4, 30_000),
+            server("raft::log::tests::after_one_failed_flush_nothing_is_ever_acknowledged_again"),
+        ],
     ),
     mutant(
         "failed-flush-forgiven",
@@ -20,7 +23,7 @@ pub(super) const LIST: &[Mutant] = &[
         "vote-not-persisted",
         "a vote is forgotten in a crash",
         "G5",
-        &[server("raft::log::tests::what_was_acknowledged_is_there_after_a_restart")],
+        &[world(1, 14_000), server("raft::log::tests::what_was_acknowledged_is_there_after_a_restart")],
     ),
     mutant(
         "truncation-not-persisted",

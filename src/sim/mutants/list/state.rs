@@ -1,6 +1,6 @@
 //! The replicated state: epochs, phases, sessions, answers.
 
-use super::{Mutant, core, mutant, naive_world};
+use super::{Mutant, core, mutant, naive_world, world};
 
 pub(super) const LIST: &[Mutant] = &[
     // Epochs.
@@ -14,13 +14,13 @@ pub(super) const LIST: &[Mutant] = &[
         "epoch-kept-on-regrant",
         "the same worker is granted a partition again under its earlier epoch",
         "G2",
-        &[core("state::tests::epochs::the_same_worker_gets_a_new_epoch_with_every_grant")],
+        &[world(2, 20_000), core("state::tests::epochs::the_same_worker_gets_a_new_epoch_with_every_grant")],
     ),
     mutant(
         "epoch-raised-by-its-owner",
         "an owner that goes on gets a new epoch",
         "G2",
-        &[core("state::tests::handoff::a_vacant_partition_is_granted_owned_and_ready")],
+        &[world(0, 5_000), core("state::tests::handoff::a_vacant_partition_is_granted_owned_and_ready")],
     ),
     mutant(
         "owned-granted-again",
@@ -34,7 +34,10 @@ pub(super) const LIST: &[Mutant] = &[
         "floor-forgotten",
         "a keyspace created again under its name begins with its first epoch",
         "G2",
-        &[core("state::tests::epochs::a_keyspace_that_is_deleted_and_created_again_repeats_no_epoch")],
+        &[
+            world(3, 20_000),
+            core("state::tests::epochs::a_keyspace_that_is_deleted_and_created_again_repeats_no_epoch"),
+        ],
     ),
     // Phases.
     mutant(
