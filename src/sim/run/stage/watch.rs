@@ -1,0 +1,126 @@
+//! Who looks: at what everybody answers for, and at what ended by itself or did not come back.
+
+use super::Stage;
+use super::ends::Later;
+use crate::actors::node::Node;
+use crate::actors::operator::Done;
+use crate::history::What;
+use crate::world::Host;
+
+/// How long a supervisor waits before it starts a process again that ended by itself.
+const RESTART_MS: u64 = 300;
+
+impl Stage {
+    pub(super) fn look(&mut self) {
+        let (at, now) = (self.common.time.us(), self.now);
+        for node in self.nodes.values_mut() {
+            if self.wiped.contains(&node.host) && node.belongs() && self.taken_in.insert(node.host) {
+                self.broken.push(format!("node {} came back without its data and was taken in", node.host.0));
+            }
+            self.witness.look(node, at, &self.common.recorder);
+        }
+        let paused = |host: &Host| self.paused.get(host).is_some_and(|until| *until > now);
+        for worker in self.workers.values_mut().filter(|worker| !paused(&worker.host)) {
+            worker.look(at);
+        }
+    }
+
+    /// Starts again what ended by itself.
+    pub(super) fn supervise(&mut self) {
+        let mut again = Vec::new();
+        for node in self.nodes.values_mut() {
+            if let Some(error) = node.process.as_ref().and_then(|_| node.ended()) {
+                let host = node.host;
+                let text = format!("{} ended: {error}", host.0);
+                let excused = self.wiped.contains(&host) || self.forgetful.contains(&host);
+                if error.has_forgotten() && excused {
+                    self.gone.insert(host);
+                } else if (error.is_damage() || error.has_forgotten())
+                    && !excused
+                    && !self.gone.contains(&host)
+                {
+                    self.broken.push(text.clone());
+                }
+                self.common.recorder.record(self.common.time.us(), "world", What::Note { text });
+                node.kill(&self.common.net, false);
+                again.push((host, RESTART_MS));
+            }
+        }
+        for worker in self.workers.values_mut() {
+            if worker.process.is_some() && worker.ended() {
+                worker.kill(&self.common.net, false);
+                again.push((worker.host, self.back.remove(&worker.host).unwrap_or(RESTART_MS)));
+            }
+        }
+        for (host, after) in again {
+            self.later(after, Later::Start(host));
+        }
+        for done in self.operator.take_done() {
+            match done {
+                Done::Removed(host) => {
+                    // It runs on for a while, as one that does not know it yet.
+                    let after = self.random.u64(1..5_000);
+                    self.later(after, Later::Gone(host));
+                }
+                Done::Recreated => {
+                    // A session serves the keyspaces that were there when it was opened, so the workers are started anew;
+                    // earlier they would find the old one again where its end takes its time.
+                    let workers: Vec<Host> = self.workers.keys().copied().collect();
+                    for host in workers {
+                        let after = self.random.u64(1..3_000);
+                        self.later(after, Later::Leave(host));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Machines whose disk lost power in the middle of a write are off from that very moment.
+    pub(super) fn darken(&mut self) {
+        let dark = self.nodes.values().filter(|node| node.process.is_some() && node.disk.is_dark());
+        let dark: Vec<Host> = dark.map(|node| node.host).collect();
+        for host in dark {
+            self.kill(host, true);
+            let after = self.back.remove(&host).unwrap_or(RESTART_MS);
+            self.undo(after, Later::Start(host));
+        }
+    }
+
+    /// When all is steady every founder that nobody let go of belongs to the cluster.
+    pub(super) fn all_are_back(&mut self) {
+        for host in self.plan.nodes.clone() {
+            let excused = self.gone.contains(&host) || self.wiped.contains(&host);
+            if let Some(node) = self.nodes.get_mut(&host).filter(|_| !excused)
+                && node.context().is_none()
+            {
+                self.broken.push(format!("node {} did not come back after the last fault", host.0));
+            }
+        }
+    }
+
+    /// When all is steady, everybody who is a member knows the same members.
+    pub(super) fn members_agree(&mut self) {
+        let Some(leader) = self.leader() else {
+            return self.broken.push("nobody leads although all is steady".to_owned());
+        };
+        let stuck = self.stuck;
+        let voters = |node: &mut Node| {
+            let members = node.status()?.members;
+            Some(members.into_iter().map(|(id, member)| (id, member.voter)).collect::<Vec<_>>())
+        };
+        let Some(told) = self.nodes.get_mut(&leader).and_then(voters) else { return };
+        for node in self.nodes.values_mut() {
+            let member = told.iter().any(|(id, _)| id.get() == node.id);
+            if member
+                && Some(node.host) != stuck
+                && let Some(known) = voters(node)
+                && known != told
+            {
+                let (id, leader) = (node.id, leader.0);
+                self.broken.push(format!(
+                    "to node {id} the members are {known:?}, to {leader}, who leads, {told:?}"
+                ));
+            }
+        }
+    }
+}
