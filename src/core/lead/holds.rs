@@ -2,7 +2,7 @@
 
 use super::picture::is_held;
 use crate::ids::{Epoch, PartitionKey, SessionId, WorkerId};
-use crate::state::{Session, State};
+use crate::state::{Session, State, Tenure};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Workers that joined and may find something waiting for them.
@@ -31,16 +31,20 @@ impl Holds {
             return Vec::new();
         }
         self.0.retain(|worker, _| !back.contains(worker));
-        let is_back = |key: PartitionKey, worker: &WorkerId| {
-            let serves = |session: &Session| session.keyspaces().contains(&key.keyspace);
-            back.contains(worker) && state.session_of(worker).is_some_and(serves)
+        // The session that gave a partition up may live on for a while: another owner of it takes its time. That one has
+        // not come back.
+        let is_back = |key: PartitionKey, last: &Tenure| {
+            let another = |session: &Session| {
+                session.id() != last.session && session.keyspaces().contains(&key.keyspace)
+            };
+            back.contains(&last.worker) && state.session_of(&last.worker).is_some_and(another)
         };
         let holding = state.keyspaces().filter(|keyspace| !keyspace.policy().rejoin_hold().is_zero());
         holding
             .flat_map(|keyspace| keyspace.keys().zip(keyspace.partitions()))
             .filter(|(key, partition)| {
                 let last = partition.history().last();
-                is_held(partition) && last.is_some_and(|last| is_back(*key, &last.worker))
+                is_held(partition) && last.is_some_and(|last| is_back(*key, last))
             })
             .filter_map(|(key, partition)| Some((key, partition.epoch()?)))
             .collect()

@@ -225,6 +225,26 @@ fn a_restart_that_was_announced_moves_nothing_and_epochs_grow_all_the_same() {
 }
 
 #[test]
+fn a_new_leader_takes_a_worker_that_is_still_leaving_for_no_one_that_is_back() {
+    let (mut world, orders) = held(Duration::from_secs(30));
+    let (session, had) = (world.session("a"), world.owned_by("a"));
+    world.apply(vec![Command::Withdraw { session }]).outcome.unwrap();
+    let (slow, given) = had.split_last().unwrap();
+    for key in given {
+        world.give_back(*key, Released::Restarting);
+    }
+    world.elect(300);
+    world.pass(2_000);
+    assert!(world.lives("a") && given.iter().all(|key| world.owner(*key).is_none()), "they wait for it");
+    world.give_back(*slow, Released::Restarting);
+    world.silence("a");
+    world.apply(vec![Command::Leave { session }]).outcome.unwrap();
+    world.join("a", &[orders]);
+    world.pass(1_000);
+    assert_eq!(world.owned_by("a"), had);
+}
+
+#[test]
 fn a_worker_that_does_not_come_back_in_time_is_replaced() {
     let (mut world, _) = held(Duration::from_secs(5));
     let had = announce_restart(&mut world, "a");
