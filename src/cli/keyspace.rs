@@ -3,11 +3,13 @@
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Table, properties};
-use crate::shape::{KeyspaceShape, takeover};
+use crate::shape::{KeyspaceShape, balance_by, takeover};
 use crate::text::short;
 use clap::{ArgAction, ArgGroup, Args, Subcommand, ValueEnum};
 use ringfence::ErrorKind;
-use ringfence::admin::{Admin, Constraint, Keyspace, PartitionCount, Policy, PolicyChange, Takeover};
+use ringfence::admin::{
+    Admin, BalanceBy, Constraint, Keyspace, PartitionCount, Policy, PolicyChange, Takeover,
+};
 use ringfence::ids::KeyspaceName;
 use serde::Serialize;
 use std::time::Duration;
@@ -26,7 +28,7 @@ enum Verb {
     /// Create a keyspace
     #[command(after_help = "\
 What is left out is: --ttl 10s --takeover lease --drain-deadline 0s --lock-delay 0s --max-moves-in-flight 64
---balance true --moves-per-minute 0 --rejoin-hold 0s --spread-zones true --no-labels.
+--balance true --balance-by count --moves-per-minute 0 --rejoin-hold 0s --spread-zones true --no-labels.
 
 Examples:
   ringfence keyspace create orders --partitions 64
@@ -73,13 +75,14 @@ Example:
 }
 
 /// The settings of a policy, as clap calls them.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 12] = [
     "ttl",
     "takeover",
     "drain_deadline",
     "lock_delay",
     "max_moves_in_flight",
     "balance",
+    "balance_by",
     "moves_per_minute",
     "rejoin_hold",
     "spread_zones",
@@ -93,6 +96,14 @@ enum TakeoverArg {
     Lease,
     /// Do not wait; two workers may both believe for a while, and the fence at the storage keeps the data right
     Fence,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum BalanceByArg {
+    /// How many partitions each worker has, or the sum of the weights that were given to partitions
+    Count,
+    /// The loads that owners measure: what they stamp and read in a second, or what they say themselves
+    Load,
 }
 
 #[derive(Debug, Args)]
@@ -117,6 +128,9 @@ struct PolicyArgs {
     /// Whether partitions are balanced by themselves
     #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
     balance: Option<bool>,
+    /// What balancing evens out
+    #[arg(long)]
+    balance_by: Option<BalanceByArg>,
     /// How many planned moves begin in a minute at the most, up to 1000000; 0: as many as --max-moves-in-flight allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     moves_per_minute: Option<u32>,
@@ -147,6 +161,10 @@ impl PolicyArgs {
             lock_delay: self.lock_delay,
             max_moves_in_flight: self.max_moves_in_flight,
             balance: self.balance,
+            balance_by: self.balance_by.map(|by| match by {
+                BalanceByArg::Count => BalanceBy::Count,
+                BalanceByArg::Load => BalanceBy::Load,
+            }),
             moves_per_minute: self.moves_per_minute,
             rejoin_hold: self.rejoin_hold,
             spread_zones: self.spread_zones,
@@ -293,6 +311,7 @@ fn details(keyspace: &Keyspace) -> String {
         ("lock delay", short(policy.lock_delay())),
         ("max moves in flight", policy.max_moves_in_flight().to_string()),
         ("balance", policy.balance().to_string()),
+        ("balance by", balance_by(policy.balance_by()).to_owned()),
         ("moves per minute", bound(policy.moves_per_minute())),
         ("rejoin hold", short(policy.rejoin_hold())),
         ("spread zones", policy.spread_zones().to_string()),
@@ -326,7 +345,7 @@ mod tests {
             r#"{"name":"orders","partitions":64,"ttl_ms":5000,"takeover":"fence","drain_deadline_ms":5000,"#
                 .to_owned()
                 + r#""lock_delay_ms":250,"max_moves_in_flight":64,"balance":true,"moves_per_minute":0,"#
-                + r#""rejoin_hold_ms":0,"spread_zones":true,"labels":[]}"#
+                + r#""rejoin_hold_ms":0,"spread_zones":true,"labels":[],"balance_by":"count"}"#
         );
         let deleted = DoneShape { result: "deleted", keyspace: None };
         assert_eq!(json(&deleted).unwrap(), r#"{"result":"deleted","keyspace":null}"#);

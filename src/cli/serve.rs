@@ -89,6 +89,9 @@ struct Tuning {
     /// Leave a partition that an operator moved where it is for so long [default: 30000]
     #[arg(long, env = "RINGFENCE_COOL_DOWN_MS", value_name = "MS")]
     cool_down_ms: Option<u64>,
+    /// Have workers tell the loads of their partitions so often, in keyspaces that balance by load [default: 5000]
+    #[arg(long, env = "RINGFENCE_MEASURE_EVERY_MS", value_name = "MS")]
+    measure_every_ms: Option<u64>,
 }
 
 impl ServeArgs {
@@ -117,6 +120,7 @@ impl ServeArgs {
             snapshot_keep_entries: tuning.snapshot_keep_entries,
             settle_ms: tuning.settle_ms,
             cool_down_ms: tuning.cool_down_ms,
+            measure_every_ms: tuning.measure_every_ms,
             log: tuning.log,
             log_format: log_format.map(|format| match format {
                 LogFormat::Text => "text".to_owned(),

@@ -4,8 +4,8 @@
 //! `_ms`, wall times are milliseconds since 1970 and end in `_unix_ms`, and what is not there is `null`.
 
 use ringfence::admin::{
-    ClusterStatus, Directive, Keyspace, Located, Node, Owner, Partition, PartitionDetail, PlannedMove,
-    Takeover, Tenure, Worker,
+    BalanceBy, ClusterStatus, Directive, Keyspace, Located, Node, Owner, Partition, PartitionDetail,
+    PlannedMove, Takeover, Tenure, Worker,
 };
 use ringfence::ids::{ClusterId, Epoch, LogIndex, NodeId, SessionId, WorkerId};
 use serde::Serialize;
@@ -31,6 +31,8 @@ pub(crate) struct KeyspaceShape {
     pub(crate) spread_zones: bool,
     /// What a worker's labels have to be.
     pub(crate) labels: Vec<String>,
+    /// `count` or `load`.
+    pub(crate) balance_by: &'static str,
 }
 
 impl From<&Keyspace> for KeyspaceShape {
@@ -49,6 +51,7 @@ impl From<&Keyspace> for KeyspaceShape {
             rejoin_hold_ms: ms(policy.rejoin_hold()),
             spread_zones: policy.spread_zones(),
             labels: policy.constraints().iter().map(ToString::to_string).collect(),
+            balance_by: balance_by(policy.balance_by()),
         }
     }
 }
@@ -58,6 +61,14 @@ pub(crate) fn takeover(takeover: Takeover) -> &'static str {
     match takeover {
         Takeover::Lease => "lease",
         Takeover::Fence => "fence",
+    }
+}
+
+/// The word for it.
+pub(crate) fn balance_by(by: BalanceBy) -> &'static str {
+    match by {
+        BalanceBy::Count => "count",
+        BalanceBy::Load => "load",
     }
 }
 
@@ -81,6 +92,8 @@ pub(crate) struct PartitionShape {
     /// Owner tasks that failed in a row.
     pub(crate) failures: u32,
     pub(crate) last_error: Option<String>,
+    /// As its owners measured it, smoothed.
+    pub(crate) load: Option<u32>,
 }
 
 impl From<&Partition> for PartitionShape {
@@ -100,6 +113,7 @@ impl From<&Partition> for PartitionShape {
             cooling: some(&from.cooling),
             failures: from.failures,
             last_error: some(&from.last_error),
+            load: from.load,
         }
     }
 }
@@ -181,6 +195,8 @@ pub(crate) struct PlannedMoveShape {
     pub(crate) from: Option<String>,
     pub(crate) to: String,
     pub(crate) reason: String,
+    /// How much the partition counts; `null` when all count alike.
+    pub(crate) load: Option<u32>,
 }
 
 impl From<&PlannedMove> for PlannedMoveShape {
@@ -191,6 +207,7 @@ impl From<&PlannedMove> for PlannedMoveShape {
             from: from.from.as_ref().map(ToString::to_string),
             to: from.to.to_string(),
             reason: from.reason.clone(),
+            load: from.load,
         }
     }
 }

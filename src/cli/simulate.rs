@@ -107,6 +107,7 @@ impl Instead {
             moves_per_minute: self.moves_per_minute,
             balance: self.balance,
             spread_zones: self.spread_zones,
+            balance_by: None,
             ttl: self.ttl,
             ..PolicyChange::default()
         };

@@ -5,7 +5,7 @@ use super::field::InvalidField;
 use crate::v1;
 use ringfence_core::ids::KeyspaceName;
 use ringfence_core::placement::{Constraint, PartitionCount};
-use ringfence_core::state::{self, Policy, PolicyChange, PolicyError, Takeover};
+use ringfence_core::state::{self, BalanceBy, Policy, PolicyChange, PolicyError, Takeover};
 use std::time::Duration;
 
 /// What a caller knows of a keyspace.
@@ -73,6 +73,11 @@ impl From<&Policy> for v1::KeyspacePolicy {
             // What is as it was before there was this field is not written.
             spread_zones: (!from.spread_zones()).then_some(false),
             labels: from.constraints().iter().map(ToString::to_string).collect(),
+            balance_by: match from.balance_by() {
+                BalanceBy::Count => v1::BalanceBy::Unspecified,
+                BalanceBy::Load => v1::BalanceBy::Load,
+            }
+            .into(),
         }
     }
 }
@@ -92,6 +97,7 @@ impl TryFrom<v1::KeyspacePolicy> for Policy {
             rejoin_hold: Some(Duration::from_millis(wire.rejoin_hold_ms)),
             spread_zones: wire.spread_zones,
             constraints: Some(constraints(&wire.labels)?),
+            balance_by: Some(balance_by_from_wire("balance_by", wire.balance_by)?),
         };
         Policy::default().with(&change).map_err(|why| policy_error(&why))
     }
@@ -112,6 +118,7 @@ impl From<&PolicyChange> for v1::KeyspaceChange {
             labels: from.constraints.as_ref().map(|constraints| v1::LabelConstraints {
                 labels: constraints.iter().map(ToString::to_string).collect(),
             }),
+            balance_by: from.balance_by.map(|by| balance_by_to_wire(by).into()),
         }
     }
 }
@@ -132,6 +139,7 @@ impl TryFrom<v1::KeyspaceChange> for PolicyChange {
             rejoin_hold: wire.rejoin_hold_ms.map(Duration::from_millis),
             spread_zones: wire.spread_zones,
             constraints: wire.labels.map(|wire| constraints(&wire.labels)).transpose()?,
+            balance_by: wire.balance_by.map(|by| balance_by_from_wire("balance_by", by)).transpose()?,
         })
     }
 }
@@ -152,6 +160,26 @@ fn policy_error(why: &PolicyError) -> InvalidField {
         PolicyError::Constraints => "labels",
     };
     InvalidField::new(field, why)
+}
+
+/// What balancing evens out, as it is said.
+pub fn balance_by_to_wire(by: BalanceBy) -> v1::BalanceBy {
+    match by {
+        BalanceBy::Count => v1::BalanceBy::Count,
+        BalanceBy::Load => v1::BalanceBy::Load,
+    }
+}
+
+/// What balancing evens out; by count, when nobody says.
+///
+/// # Errors
+/// [`InvalidField`] for a number that is not known here.
+pub fn balance_by_from_wire(field: &str, number: i32) -> Result<BalanceBy, InvalidField> {
+    match v1::BalanceBy::try_from(number) {
+        Ok(v1::BalanceBy::Unspecified | v1::BalanceBy::Count) => Ok(BalanceBy::Count),
+        Ok(v1::BalanceBy::Load) => Ok(BalanceBy::Load),
+        Err(_) => Err(unknown_value(field, number)),
+    }
 }
 
 fn takeover_to_wire(takeover: Takeover) -> v1::Takeover {
@@ -186,6 +214,7 @@ mod tests {
             moves_per_minute: Some(600),
             rejoin_hold: Some(Duration::from_secs(40)),
             spread_zones: Some(false),
+            balance_by: Some(BalanceBy::Load),
             constraints: Some(vec!["disk=ssd".parse().unwrap(), "!spot".parse().unwrap()]),
         };
         Keyspace {
@@ -212,6 +241,8 @@ mod tests {
                 ttl: Some(Duration::from_secs(9)),
                 ..Default::default()
             },
+            PolicyChange { balance_by: Some(BalanceBy::Count), ..Default::default() },
+            PolicyChange { balance_by: Some(BalanceBy::Load), ..Default::default() },
         ] {
             assert_eq!(PolicyChange::try_from(v1::KeyspaceChange::from(&change)), Ok(change));
         }
@@ -230,6 +261,7 @@ mod tests {
         assert_eq!(wrong(|k| k.policy.as_mut().unwrap().ttl_ms = 1), "policy.ttl_ms");
         assert_eq!(wrong(|k| k.policy.as_mut().unwrap().takeover = 0), "policy.takeover");
         assert_eq!(wrong(|k| k.policy.as_mut().unwrap().takeover = 99), "policy.takeover");
+        assert_eq!(wrong(|k| k.policy.as_mut().unwrap().balance_by = 99), "policy.balance_by");
         assert_eq!(
             wrong(|k| k.policy.as_mut().unwrap().max_moves_in_flight = 0),
             "policy.max_moves_in_flight"

@@ -23,7 +23,7 @@ pub use address::{NodeAddress, Owner};
 pub use directive::Directive;
 pub use field::InvalidField;
 pub use held::{DrainLeft, Gone, Held};
-pub use keyspace::{Keyspace, partition_count};
+pub use keyspace::{Keyspace, balance_by_from_wire, balance_by_to_wire, partition_count};
 pub use map::MapEntry;
 pub use partition::{Partition, Tenure};
 pub use phase::Phase;

@@ -35,6 +35,9 @@ pub struct Partition {
     pub failures: u32,
     /// The error of the last one, escaped. Empty when there was none.
     pub last_error: String,
+    /// Its load as its owners measured it, smoothed. `None` when the leader knows none, as in a keyspace that balances by
+    /// count; and it is not in the state, so [`Partition::read`] does not know it.
+    pub load: Option<u32>,
 }
 
 /// One grant of a partition, for its history.
@@ -76,6 +79,7 @@ impl Partition {
             cooling,
             failures: partition.setback().map_or(0, |setback| setback.count),
             last_error: partition.setback().map_or(String::new(), |setback| shown(&setback.error)),
+            load: None,
         })
     }
 }
@@ -154,6 +158,7 @@ impl From<Partition> for v1::Partition {
             cooling: from.cooling,
             failures: from.failures,
             last_error: from.last_error,
+            load: from.load.unwrap_or(0),
         }
     }
 }
@@ -180,6 +185,7 @@ impl TryFrom<v1::Partition> for Partition {
             cooling: shown(&wire.cooling),
             failures: wire.failures,
             last_error: shown(&wire.last_error),
+            load: Some(wire.load).filter(|load| *load > 0),
         })
     }
 }

@@ -7,8 +7,8 @@ use super::error::DecodeError;
 use crate::v1;
 use prost::Message;
 use ringfence_core::state::{
-    Command, CoolingWhy, EndReason, GrantReason, KeyspaceParts, Outcome, PartitionParts, Phase, Policy,
-    PolicyChange, Released, StateParts,
+    BalanceBy, Command, CoolingWhy, EndReason, GrantReason, KeyspaceParts, Outcome, PartitionParts, Phase,
+    Policy, PolicyChange, Released, StateParts,
 };
 
 /// The newest format that this version writes and reads. It reads all earlier ones.
@@ -59,11 +59,13 @@ fn command_is_new(command: &Command) -> bool {
     match command {
         Command::CreateKeyspace { policy, .. } => policy_is_new(policy),
         Command::UpdateKeyspace { change, .. } => {
-            let PolicyChange { moves_per_minute, rejoin_hold, spread_zones, constraints, .. } = change;
+            let PolicyChange { moves_per_minute, rejoin_hold, spread_zones, constraints, balance_by, .. } =
+                change;
             moves_per_minute.is_some()
                 || rejoin_hold.is_some()
                 || spread_zones.is_some()
                 || constraints.is_some()
+                || balance_by.is_some()
         }
         Command::Grant { why, .. } | Command::Drain { why, .. } => reason_is_new(*why),
         Command::Release { how, .. } => *how == Released::Restarting,
@@ -100,6 +102,7 @@ fn policy_is_new(policy: &Policy) -> bool {
         || !policy.rejoin_hold().is_zero()
         || !policy.spread_zones()
         || !policy.constraints().is_empty()
+        || policy.balance_by() == BalanceBy::Load
 }
 
 fn reason_is_new(why: GrantReason) -> bool {

@@ -24,6 +24,10 @@ struct ExplanationShape {
     others: Vec<WhyNotShape>,
     /// The directives that bear on it.
     directives: Vec<DirectiveShape>,
+    /// How much it counts; `null` when all count alike.
+    load: Option<u32>,
+    /// Who says so.
+    load_source: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -46,6 +50,8 @@ impl From<&Explanation> for ExplanationShape {
             planned: from.planned.as_ref().map(Into::into),
             others: from.others.iter().map(why_not).collect(),
             directives: from.directives.iter().map(Into::into).collect(),
+            load: from.load.as_ref().map(|(load, _)| *load),
+            load_source: from.load.as_ref().map(|(_, source)| source.clone()),
         }
     }
 }
@@ -89,6 +95,7 @@ fn text(partition: &PartitionArg, told: &Explanation) -> String {
         ("owner", owner.map(|owner| owner.worker.to_string()).unwrap_or_default()),
         ("home", told.home.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("because", told.because.clone()),
+        ("load", told.load.as_ref().map_or(String::new(), |(load, source)| format!("{load} ({source})"))),
     ]);
     if let Some(planned) = &told.planned {
         let is_to = if told.holds.is_empty() { "It is to move" } else { "A plan would move it" };

@@ -278,7 +278,7 @@ async fn end_cooling(admin: &Admin, output: Output, partition: &PartitionArg) ->
 
 /// Partitions for people.
 pub(crate) fn table(partitions: &[Partition]) -> Table {
-    let mut table = Table::new(["PARTITION", "PHASE", "OWNER", "SESSION", "EPOCH", "READY", "WHY"]);
+    let mut table = Table::new(["PARTITION", "PHASE", "OWNER", "SESSION", "EPOCH", "READY", "LOAD", "WHY"]);
     for partition in partitions {
         let owner = partition.owner.as_ref();
         table.row([
@@ -288,6 +288,7 @@ pub(crate) fn table(partitions: &[Partition]) -> Table {
             owner.map(|o| o.session.to_string()).unwrap_or_default(),
             partition.epoch.map(|e| e.to_string()).unwrap_or_default(),
             if partition.ready { "yes" } else { "no" }.to_owned(),
+            partition.load.map(|load| load.to_string()).unwrap_or_default(),
             why(partition),
         ]);
     }
@@ -325,6 +326,7 @@ fn details(detail: &PartitionDetail) -> String {
         ("address", owner.map(|o| o.address.clone()).unwrap_or_default()),
         ("epoch", partition.epoch.map(|e| e.to_string()).unwrap_or_default()),
         ("ready", partition.ready.to_string()),
+        ("load", partition.load.map(|load| load.to_string()).unwrap_or_default()),
         ("why", why(partition)),
     ]);
     text.push('\n');
@@ -355,6 +357,7 @@ mod tests {
             cooling: String::new(),
             failures: 2,
             last_error: "boom".to_owned(),
+            load: Some(120),
         }
     }
 
@@ -366,6 +369,7 @@ mod tests {
             moving: None,
             failures: 0,
             last_error: String::new(),
+            load: None,
             ..orders_17()
         }
     }
@@ -377,14 +381,14 @@ mod tests {
             r#"{"keyspace":"orders","partition":17,"phase":"draining","worker":"w1","session":12,"#
                 .to_owned()
                 + r#""address":"10.0.0.1:80\u001b[2J","epoch":42,"ready":false,"moving_to":"w2","move":3,"#
-                + r#""cooling":null,"failures":2,"last_error":"boom"}"#
+                + r#""cooling":null,"failures":2,"last_error":"boom","load":120}"#
         );
         assert_eq!(
             json(&PartitionShape::from(&vacant())).unwrap(),
             r#"{"keyspace":"orders","partition":17,"phase":"vacant","worker":null,"session":null,"#
                 .to_owned()
                 + r#""address":null,"epoch":null,"ready":false,"moving_to":null,"move":null,"#
-                + r#""cooling":null,"failures":0,"last_error":null}"#
+                + r#""cooling":null,"failures":0,"last_error":null,"load":null}"#
         );
         assert_eq!(
             json(&DoneShape::new("unchanged")).unwrap(),
@@ -396,9 +400,9 @@ mod tests {
     fn the_table_of_partitions() {
         assert_eq!(
             table(&[orders_17(), vacant()]).text(),
-            "PARTITION  PHASE     OWNER  SESSION  EPOCH  READY  WHY\n\
-             orders/17  draining  w1     s12      e42    no     moves to w2; failed 2 times in a row: boom\n\
-             orders/17  vacant    -      -        -      no     -\n"
+            "PARTITION  PHASE     OWNER  SESSION  EPOCH  READY  LOAD  WHY\n\
+             orders/17  draining  w1     s12      e42    no     120   moves to w2; failed 2 times in a row: boom\n\
+             orders/17  vacant    -      -        -      no     -     -\n"
         );
     }
 

@@ -5,7 +5,7 @@ use super::what_if::WhatIfArg;
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Table, properties};
-use crate::shape::{PlannedMoveShape, some};
+use crate::shape::{PlannedMoveShape, balance_by, some};
 use crate::text::plain;
 use ringfence::admin::{BeforeAfter, Plan, PlanWorker, PlannedMove, WhatIf};
 use ringfence::ids::KeyspaceName;
@@ -24,6 +24,8 @@ struct PlanShape {
     revision: u64,
     /// It answers a "what if", and cannot be applied.
     supposed: bool,
+    /// `count` or `load`.
+    balanced_by: &'static str,
     spread: SpreadShape,
     zone_spread: SpreadShape,
     workers: Vec<PlanWorkerShape>,
@@ -87,6 +89,7 @@ impl PlanShape {
             lineage: plan.lineage.to_string(),
             revision: plan.revision.get(),
             supposed: plan.supposed,
+            balanced_by: balance_by(plan.balanced_by),
             spread: plan.spread.into(),
             zone_spread: plan.zone_spread.into(),
             workers: plan.workers.iter().map(Into::into).collect(),
@@ -124,6 +127,7 @@ pub(super) fn text(plan: &Plan, saved: Option<&Path>) -> String {
     let zones = plan.workers.iter().any(|worker| !worker.zone.is_empty());
     let mut text = properties([
         ("keyspace", plan.keyspace.to_string()),
+        ("balanced by", balance_by(plan.balanced_by).to_owned()),
         ("moves", count(plan)),
         ("spread", change(plan.spread)),
         ("spread of zones", if zones { change(plan.zone_spread) } else { String::new() }),
@@ -179,13 +183,14 @@ fn count(plan: &Plan) -> String {
 }
 
 fn moves(plan: &Plan, shown: &[PlannedMove]) -> Table {
-    let mut table = Table::new(["PARTITION", "FROM", "TO", "EPOCH", "WHY"]);
+    let mut table = Table::new(["PARTITION", "FROM", "TO", "EPOCH", "LOAD", "WHY"]);
     for planned in shown {
         table.row([
             format!("{}/{}", plan.keyspace, planned.partition.get()),
             planned.from.as_ref().map(ToString::to_string).unwrap_or_default(),
             planned.to.to_string(),
             planned.epoch.map(|epoch| epoch.to_string()).unwrap_or_default(),
+            planned.load.map(|load| load.to_string()).unwrap_or_default(),
             planned.reason.clone(),
         ]);
     }
@@ -213,6 +218,7 @@ mod tests {
             lineage: "18446744073709551615".to_owned(),
             revision: 7,
             supposed: false,
+            balanced_by: "load",
             spread: SpreadShape { before: 7, after: 1 },
             zone_spread: SpreadShape { before: 0, after: 0 },
             workers: vec![worker],
@@ -225,17 +231,18 @@ mod tests {
                 from: Some("w1".to_owned()),
                 to: "w2".to_owned(),
                 reason: "balance".to_owned(),
+                load: Some(40),
             }],
             saved: None,
         };
         assert_eq!(
             json(&plan).unwrap(),
-            r#"{"keyspace":"orders","lineage":"18446744073709551615","revision":7,"supposed":false,"#
+            r#"{"keyspace":"orders","lineage":"18446744073709551615","revision":7,"supposed":false,"balanced_by":"load","#
                 .to_owned()
                 + r#""spread":{"before":7,"after":1},"zone_spread":{"before":0,"after":0},"#
                 + r#""workers":[{"worker":"w1","zone":null,"weight":1,"standing":"takes","before":8,"after":5,"share":5}],"#
                 + r#""reasons":[{"reason":"balance","moves":1}],"obstacles":[],"more_obstacles":0,"#
-                + r#""moves":[{"partition":3,"epoch":5,"from":"w1","to":"w2","reason":"balance"}],"saved":null}"#
+                + r#""moves":[{"partition":3,"epoch":5,"from":"w1","to":"w2","reason":"balance","load":40}],"saved":null}"#
         );
     }
 }

@@ -169,6 +169,7 @@ impl From<&ProposedMove> for v1::PlannedMove {
             from: from.from.to_string(),
             to: from.to.to_string(),
             reason: String::new(),
+            load: 0,
         }
     }
 }

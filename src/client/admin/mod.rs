@@ -61,7 +61,7 @@ pub use plan::{BeforeAfter, Plan, PlanWorker, PlannedMove, WhatIf};
 pub use ringfence_api::convert::{Keyspace, Owner, Partition, Phase, Tenure};
 pub use ringfence_core::placement::{Constraint, PartitionCount, Weight};
 pub use ringfence_core::state::{
-    MAX_PARTITION_WEIGHT, PartitionChange, Policy, PolicyChange, Takeover, WorkerChange,
+    BalanceBy, MAX_PARTITION_WEIGHT, PartitionChange, Policy, PolicyChange, Takeover, WorkerChange,
 };
 pub use settings::{PartitionSettings, Settings, WorkerSettings};
 pub use worker::Worker;

@@ -3,10 +3,11 @@
 use super::approved::{Proposal, ProposedMove};
 use super::explain::worker_or_none;
 use crate::error::{Error, ErrorKind};
-use ringfence_api::convert::{InvalidField, checked};
+use ringfence_api::convert::{InvalidField, balance_by_from_wire, checked};
 use ringfence_api::v1;
 use ringfence_core::ids::{Epoch, KeyspaceName, PartitionId, Revision, WorkerId};
 use ringfence_core::placement::Weight;
+use ringfence_core::state::BalanceBy;
 use std::collections::BTreeMap;
 
 /// Something to suppose: how would the plan be, if it were so.
@@ -57,6 +58,8 @@ pub struct Plan {
     pub more_obstacles: u32,
     /// It answers a "what if".
     pub supposed: bool,
+    /// What it evens out.
+    pub balanced_by: BalanceBy,
     /// The moves, by partition.
     pub moves: Vec<PlannedMove>,
 }
@@ -102,6 +105,8 @@ pub struct PlannedMove {
     pub to: WorkerId,
     /// Why, in words. Escaped.
     pub reason: String,
+    /// How much the partition counts; `None` when all count alike.
+    pub load: Option<u32>,
 }
 
 impl Plan {
@@ -201,6 +206,7 @@ impl TryFrom<v1::PlanSummary> for Plan {
             obstacles: wire.obstacles.iter().map(|obstacle| checked::text(obstacle)).collect(),
             more_obstacles: wire.more_obstacles,
             supposed: wire.supposed,
+            balanced_by: balance_by_from_wire("balanced_by", wire.balanced_by)?,
             moves: Vec::new(),
         })
     }
@@ -231,6 +237,7 @@ impl TryFrom<v1::PlannedMove> for PlannedMove {
             from: worker_or_none("from", &wire.from)?,
             to: checked::worker_id("to", &wire.to)?,
             reason: checked::text(&wire.reason),
+            load: Some(wire.load).filter(|load| *load > 0),
         })
     }
 }

@@ -19,6 +19,7 @@ pub struct ReadGuard<'a> {
 impl<'a> ReadGuard<'a> {
     pub(super) fn begin(ownership: &'a Ownership) -> Result<ReadGuard<'a>, NotOwner> {
         ownership.tenure().check()?;
+        ownership.tenure().count();
         Ok(ReadGuard { ownership })
     }
 

@@ -15,6 +15,12 @@ use tokio::sync::watch;
 const UNBOUNDED: u64 = u64::MAX;
 /// It has ended.
 const ENDED: u64 = 0;
+/// The application has not said what the partition counts for.
+const NOT_REPORTED: u64 = u64::MAX;
+
+/// Written by every operation, on a cache line of its own: the checks of other threads read what stands beside it.
+#[repr(align(128))]
+struct Counter(AtomicU64);
 
 /// Where an ownership is in its life. It only moves forward, and may leave phases out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +74,9 @@ pub(crate) struct Tenure {
     /// The last answer was that it is not valid now, and may be again.
     paused: AtomicBool,
     desk: Arc<dyn Desk>,
+    /// What the application says that the partition counts for.
+    reported_load: AtomicU64,
+    operations: Counter,
 }
 
 /// What a tenure is made from.
@@ -94,6 +103,8 @@ impl Tenure {
             said_ready: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             desk,
+            reported_load: AtomicU64::new(NOT_REPORTED),
+            operations: Counter(AtomicU64::new(0)),
         }
     }
 
@@ -214,6 +225,26 @@ impl Tenure {
     pub(crate) fn ended(&self) -> Option<NotOwner> {
         let why = self.progress.borrow().why;
         why.map(|why| self.not_owner(why))
+    }
+
+    /// Counts an operation that began.
+    #[inline]
+    pub(super) fn count(&self) {
+        self.operations.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many operations have begun.
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn report_load(&self, units: u64) {
+        self.reported_load.store(units.min(NOT_REPORTED - 1), Ordering::Relaxed);
+    }
+
+    /// What the application says that the partition counts for, when it says so.
+    pub(crate) fn reported_load(&self) -> Option<u64> {
+        Some(self.reported_load.load(Ordering::Relaxed)).filter(|units| *units != NOT_REPORTED)
     }
 
     /// Waits for a phase, or a later one. Cancel safe.

@@ -9,6 +9,7 @@ mod orders;
 use super::handle::Wish;
 use super::keeper::{ABORT_GRACE, Keeper, LAST_WORD, Lost};
 use super::link::{Link, LinkEvent};
+use super::meter::Meter;
 use super::outbox::{Item, Outbox, Sent, What};
 use super::session::Session;
 use super::tasks::{Finished, How};
@@ -48,6 +49,7 @@ pub(super) struct Life<'k> {
     lease: Arc<SessionLease>,
     link: Link,
     outbox: Outbox,
+    meter: Meter,
     /// What the lessee believes, or did until an event that is about to be handled.
     held: BTreeMap<Place, Holding>,
     /// Of those, what has no task yet.
@@ -98,6 +100,7 @@ impl<'k> Life<'k> {
             lease,
             link,
             outbox,
+            meter: Meter::default(),
             held: BTreeMap::new(),
             waiting: BTreeSet::new(),
             stage: Stage::Serving,
@@ -157,6 +160,7 @@ impl<'k> Life<'k> {
         }
         self.start_tasks(now);
         self.renew();
+        self.measure(now);
         // The clock was read again for the renewal: a pause right here is found by it, and whoever owns is told now.
         if self.lessee.is_over() {
             self.handle_events(now);
@@ -346,6 +350,17 @@ impl<'k> Life<'k> {
         }
     }
 
+    /// Tells what the partitions count for, when that was asked for. A process that plays one that stands still does not.
+    fn measure(&mut self, now: Instant) {
+        if !matches!(self.stage, Stage::Serving) {
+            return;
+        }
+        let owned = self.held.iter().map(|(place, holding)| (place, &*holding.tenure));
+        if let Some(loads) = self.meter.due(now, owned).filter(|_| !self.keeper.drilling.stalls(now)) {
+            self.link.tell(loads);
+        }
+    }
+
     fn silence(&self) -> Duration {
         (self.session.timing.ttl() / 4).max(LEAST_SILENCE)
     }
@@ -354,7 +369,8 @@ impl<'k> Life<'k> {
     fn look_again(&self) -> Duration {
         let now = self.keeper.clock.now();
         let silence = self.lessee.oldest_unanswered().map(|sent| sent + self.silence());
-        let next = [self.lessee.poll_timeout(), silence].into_iter().flatten().min();
+        let measure = self.meter.poll_timeout().filter(|_| matches!(self.stage, Stage::Serving));
+        let next = [self.lessee.poll_timeout(), measure, silence].into_iter().flatten().min();
         let deadline = match self.stage {
             Stage::Leaving { deadline, .. } => deadline,
             Stage::Aborting { deadline } => Some(deadline),
@@ -373,6 +389,7 @@ impl<'k> Life<'k> {
             LinkEvent::Opened => {
                 tracing::debug!(session = %self.session.id, "connected");
                 self.lessee.connected(now);
+                self.meter.connected();
             }
             LinkEvent::Message(Message::Assignment(assignment)) => {
                 match wire::assignment(assignment, &self.session.keyspaces) {
@@ -380,7 +397,8 @@ impl<'k> Life<'k> {
                     Err(error) => self.on_nonsense(&error),
                 }
             }
-            LinkEvent::Message(Message::Acknowledgement(acknowledgement)) => {
+            LinkEvent::Message(Message::Acknowledgement(mut acknowledgement)) => {
+                self.meter.asked(now, acknowledgement.measure.take());
                 match wire::acknowledgement(acknowledgement, &self.session.keyspaces) {
                     Ok(acknowledgement) => {
                         self.link.is_good();

@@ -116,6 +116,16 @@ impl Link {
         stream.outgoing.try_send(AttachRequest { message: Some(message) }).is_ok()
     }
 
+    /// Tells of loads, which need not arrive: when renewals wait to be written they are left out.
+    pub(super) fn tell(&mut self, loads: attach_request::Loads) {
+        let State::Open(stream) = &self.state else { return };
+        if stream.outgoing.capacity() > MAX_UNSENT / 2 {
+            let message = Some(attach_request::Message::Loads(loads));
+            // It has room: nobody else writes to it.
+            let _ = stream.outgoing.try_send(AttachRequest { message });
+        }
+    }
+
     /// Nothing came for longer than it may take: the peer is gone without a word.
     pub(super) fn silent(&mut self) {
         if let State::Open(stream) = &self.state {

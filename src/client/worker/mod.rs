@@ -29,6 +29,7 @@ mod host;
 mod keeper;
 mod life;
 mod link;
+mod meter;
 mod outbox;
 mod owner;
 mod session;

@@ -30,7 +30,8 @@ impl Leadership {
             let place = partition.owner().and_then(|owner| places.get(&owner));
             place.map_or(Spot::HELD, |place| Spot::owned(*place))
         });
-        let (spots, loads): (Vec<Spot>, _) = (owned.collect(), picture.loads());
+        let spots: Vec<Spot> = owned.collect();
+        let loads = self.loads.weights(now, self.placing.settings().measure_every, picture.keyspace).loads;
         let view = View::new(picture.keyspace.name(), &picture.candidates, &spots);
         let evenness = Evenness::of(&loads.as_ref().map_or(view, |loads| view.with_loads(loads)));
         Some(evenness.map(|evenness| (picture.candidates, evenness)))

@@ -7,6 +7,7 @@
 mod approved;
 mod evenness;
 mod holds;
+mod loads;
 mod pace;
 mod picture;
 mod placing;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use approved::Approved;
 pub use holds::Holds;
+pub use loads::{LoadSource, Loads, Weights};
 pub use pace::Pace;
 pub use picture::{Outlook, ZONE_LABEL, standing};
 pub use placing::{Placing, Settings};
@@ -52,6 +54,8 @@ pub struct Leadership {
     pub approved: Approved,
     /// How many planned moves began in the last minute.
     pub pace: Pace,
+    /// How much the partitions count, where that is measured.
+    pub loads: Loads,
     /// Workers that were restarted, and have come back.
     holds: Holds,
     /// Who was without a connection at the last look.
@@ -67,7 +71,8 @@ impl Leadership {
         let (presence, placing) = (Presence::new(now), Placing::new(now, settings));
         let (approved, pace, absent) = (Approved::default(), Pace::default(), BTreeSet::new());
         let holds = Holds::new(state);
-        Leadership { lessor, timers, presence, placing, approved, pace, holds, absent }
+        let loads = Loads::new(now, state);
+        Leadership { lessor, timers, presence, placing, approved, pace, loads, holds, absent }
     }
 
     /// The term it belongs to.
@@ -84,10 +89,14 @@ impl Leadership {
                 Event::KeyspaceDeleted(id, _) => {
                     self.timers.keyspace_deleted(*id);
                     self.pace.forget(*id);
+                    self.loads.forget(*id);
                 }
                 // One created again under a name that was used before begins by cooling, and all of it does: a million
                 // partitions that do not cool are not looked at one by one.
                 Event::Keyspace(id) => {
+                    if let Some(keyspace) = state.keyspace(*id) {
+                        self.loads.keyspace_changed(keyspace, now);
+                    }
                     let cools = |keyspace: &&Keyspace| {
                         keyspace.partitions().first().is_some_and(|p| matches!(p.phase(), Phase::Cooling(_)))
                     };
@@ -115,6 +124,23 @@ impl Leadership {
                 _ => {}
             }
             self.placing.observe(event, now);
+        }
+    }
+
+    /// Takes in what a worker has measured of a partition, in units a second. What is not for it to say is passed over:
+    /// the partition may have moved on while the message was on its way.
+    pub fn measure(
+        &mut self,
+        now: Instant,
+        state: &State,
+        session: SessionId,
+        key: PartitionKey,
+        units: u64,
+    ) {
+        let every = self.placing.settings().measure_every;
+        if self.loads.measure(now, every, state, session, key, units) {
+            // Loads change all the time, and a plan takes a while: what changes meanwhile is looked at together.
+            self.placing.balance_from(key.keyspace, now + every);
         }
     }
 
@@ -158,12 +184,13 @@ impl Leadership {
         }
 
         let outlook = Outlook { absent: &self.absent, expiring: &expiring, freed: &endings.freed };
-        let grants = self.placing.grants(now, state, outlook);
+        let grants = self.placing.grants(now, state, outlook, &self.loads);
         entries.extend(pack(endings.list, grants));
         let planned = self.approved.due(now, state, &self.absent, &mut self.pace);
         let begun = approved::begun(&planned);
         entries.extend(planned);
-        entries.extend(self.placing.moves(now, state, &self.absent, &begun, &mut self.pace));
+        let (absent, loads) = (&self.absent, &self.loads);
+        entries.extend(self.placing.moves(now, state, absent, loads, &begun, &mut self.pace));
         entries
     }
 }

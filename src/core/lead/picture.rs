@@ -1,5 +1,6 @@
 //! One keyspace as the planner sees it: which workers may be given something, and where every partition stands.
 
+use super::loads::Weights;
 use crate::ids::{EpochFloor, KeyspaceId, PartitionKey, SessionId, WorkerId};
 use crate::mutant;
 use crate::placement::{
@@ -76,17 +77,9 @@ impl<'a> Picture<'a> {
     }
 
     /// What balancing has to keep to.
-    pub(super) fn rules(&self) -> Rules {
-        Rules { repairs_only: self.repairs_only, ..Rules::default() }
-    }
-
-    /// How much each partition counts, when an operator has said so of any.
-    pub(super) fn loads(&self) -> Option<Vec<u32>> {
-        let settings = self.keyspace.settings();
-        settings.values().any(|set| set.weight.is_some()).then(|| {
-            let weight = |partition| settings.get(&partition).and_then(|set| set.weight).unwrap_or(1);
-            self.keyspace.count().partitions().map(weight).collect()
-        })
+    pub(super) fn rules(&self, weights: &Weights) -> Rules {
+        let even_out = weights.waits_until.is_none();
+        Rules { repairs_only: self.repairs_only, even_out, ..Rules::default() }
     }
 
     /// The same when something in it is vacant, or is about to be; a look that finds nothing costs no more than that.

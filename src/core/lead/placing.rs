@@ -8,6 +8,7 @@
 //! looked at again until a look finds nothing to do; only then does it wait for an event.
 
 use super::MAX_COMMANDS;
+use super::loads::{Loads, Weights};
 use super::pace::Pace;
 use super::picture::{Outlook, Picture, Spots, contains_vacant, is_held, room_for_moves};
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, SessionId, WorkerId};
@@ -34,11 +35,18 @@ pub struct Settings {
     pub settle: Duration,
     /// A partition that an operator moved is not balanced away again for this long.
     pub cool_down: Duration,
+    /// How often workers measure the loads of partitions, in keyspaces that balance by load. Loads that have changed are
+    /// looked at as often.
+    pub measure_every: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { settle: Duration::from_millis(500), cool_down: Duration::from_secs(30) }
+        Settings {
+            settle: Duration::from_millis(500),
+            cool_down: Duration::from_secs(30),
+            measure_every: Duration::from_secs(5),
+        }
     }
 }
 
@@ -123,6 +131,16 @@ impl Placing {
             errors: BTreeMap::new(),
             news: BTreeMap::new(),
         }
+    }
+
+    /// How it paces its moves.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// A keyspace may be out of balance; it is looked at from then on.
+    pub(super) fn balance_from(&mut self, keyspace: KeyspaceId, from: Instant) {
+        self.unbalanced.add(keyspace, from);
     }
 
     /// Takes note of what an entry changed.
@@ -259,6 +277,7 @@ impl Placing {
         now: Instant,
         state: &State,
         outlook: Outlook<'_>,
+        loads: &Loads,
     ) -> BTreeMap<PartitionKey, Command> {
         let window = crate::state::MAX_TTL;
         while self.expired.front().is_some_and(|at| now.since(*at) > window) {
@@ -288,7 +307,8 @@ impl Placing {
                 grants.add(key, picture.sessions[to.get()].id());
             }
             if contains_vacant(&spots) {
-                self.fill(now, &picture, &spots, braked, &mut grants);
+                let weights = loads.weights(now, self.settings.measure_every, picture.keyspace);
+                self.fill(now, &picture, &spots, &weights, braked, &mut grants);
             }
             if grants.commands.len() > before {
                 self.vacant.add(id, now);
@@ -303,11 +323,12 @@ impl Placing {
         now: Instant,
         picture: &Picture<'_>,
         spots: &[Spot],
+        weights: &Weights,
         braked: bool,
         grants: &mut Grants<'_>,
     ) {
         let id = picture.keyspace.id();
-        let Some(moves) = self.plan(picture, spots) else {
+        let Some(moves) = self.plan(picture, spots, weights) else {
             return self.vacant.add(id, now + ERROR_PACE);
         };
         let mut room = if braked { room_for_moves(picture.keyspace) } else { usize::MAX };
@@ -340,6 +361,7 @@ impl Placing {
         now: Instant,
         state: &State,
         absent: &BTreeSet<SessionId>,
+        loads: &Loads,
         begun: &BTreeMap<KeyspaceId, usize>,
         pace: &mut Pace,
     ) -> Vec<Vec<Command>> {
@@ -372,7 +394,11 @@ impl Placing {
             }
             let picture = picture.with_news(self.news.get(&id));
             let Spots { spots, .. } = picture.spots(&self.moved, outlook);
-            let Some(moves) = self.plan(&picture, &spots) else {
+            let weights = loads.weights(now, self.settings.measure_every, picture.keyspace);
+            if let Some(until) = weights.waits_until {
+                self.unbalanced.add(id, until);
+            }
+            let Some(moves) = self.plan(&picture, &spots, &weights) else {
                 self.unbalanced.add(id, now + ERROR_PACE);
                 continue;
             };
@@ -380,7 +406,7 @@ impl Placing {
             if let Some(at) = cooled_down.map(|(_, at)| *at + self.settings.cool_down).min() {
                 self.unbalanced.add(id, at);
             }
-            if !moves.iter().any(|planned| planned.reason.is_balance()) {
+            if !moves.iter().any(|planned| planned.reason.is_balance()) && weights.waits_until.is_none() {
                 self.news.remove(&id);
             }
             let wanted =
@@ -412,10 +438,10 @@ impl Placing {
     }
 
     /// A planning error leaves the assignment as it is, and is shown until a plan succeeds.
-    fn plan(&mut self, picture: &Picture<'_>, spots: &[Spot]) -> Option<Vec<PlannedMove>> {
+    fn plan(&mut self, picture: &Picture<'_>, spots: &[Spot], weights: &Weights) -> Option<Vec<PlannedMove>> {
         let id = picture.keyspace.id();
         let cached = self.rings.remove(&id);
-        let made = self.plan_with(picture, spots, cached);
+        let made = Self::plan_with(picture, spots, weights, cached);
         match made {
             Ok((moves, cache)) => {
                 self.rings.insert(id, cache);
@@ -430,9 +456,9 @@ impl Placing {
     }
 
     fn plan_with(
-        &self,
         picture: &Picture<'_>,
         spots: &[Spot],
+        weights: &Weights,
         cached: Option<(Ring, PartitionKeys)>,
     ) -> Result<(Vec<PlannedMove>, (Ring, PartitionKeys)), PlanError> {
         let keyspace = picture.keyspace;
@@ -441,10 +467,9 @@ impl Placing {
             Some((_, keys)) => (Ring::new(&picture.candidates)?, keys),
             None => (Ring::new(&picture.candidates)?, PartitionKeys::new(keyspace.name(), keyspace.count())),
         };
-        let loads = picture.loads();
         let view = View::new(keyspace.name(), &picture.candidates, spots).with_ring(&ring).with_keys(&keys);
-        let view = view.with_rules(picture.rules());
-        let moves = match &loads {
+        let view = view.with_rules(picture.rules(weights));
+        let moves = match &weights.loads {
             Some(loads) => plan(&view.with_loads(loads))?.moves,
             None => plan(&view)?.moves,
         };

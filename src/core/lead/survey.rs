@@ -2,13 +2,14 @@
 //! partition is where it is. Nothing is decided here.
 
 use super::Leadership;
+use super::loads::{LoadSource, Weights};
 use super::picture::{Outlook, Picture, ZONE_LABEL, standing_by_settings};
 use crate::ids::{Epoch, KeyspaceId, KeyspaceName, PartitionId, WorkerId};
 use crate::placement::{
     Candidate, Explanation, Pin, Plan, PlanError, Rules, Spot, Standing, Vacancy, View, Weight, WorkerIx,
     ZoneIx, explain, plan,
 };
-use crate::state::{Partition, State};
+use crate::state::{BalanceBy, Partition, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,10 @@ pub struct Survey {
     /// The zones' names, by their numbers.
     zones: Vec<String>,
     spots: Vec<Spot>,
-    loads: Option<Vec<u32>>,
+    weights: Weights,
+    /// Where each partition's load comes from; empty when all count alike.
+    sources: Vec<LoadSource>,
+    by: BalanceBy,
     rules: Rules,
 }
 
@@ -55,14 +59,20 @@ impl Leadership {
         let zones = picture.candidates.iter().zip(&picture.sessions).filter_map(|(candidate, session)| {
             Some((candidate.zone?.get(), session.labels().get(ZONE_LABEL)?.clone()))
         });
+        let keyspace = picture.keyspace;
+        let weights = self.loads.weights(now, self.placing.settings().measure_every, keyspace);
+        let source = |partition| self.loads.source(keyspace, partition);
+        let sources = weights.loads.iter().flat_map(|_| keyspace.count().partitions().map(source));
         Some(Survey {
             id,
             name: picture.keyspace.name().clone(),
             epochs: picture.keyspace.partitions().iter().map(Partition::epoch).collect(),
             zones: zones.collect::<BTreeMap<u32, String>>().into_values().collect(),
             spots,
-            loads: picture.loads(),
-            rules: picture.rules(),
+            sources: sources.collect(),
+            by: keyspace.policy().balance_by(),
+            rules: picture.rules(&weights),
+            weights,
             candidates: picture.candidates,
         })
     }
@@ -94,6 +104,27 @@ impl Survey {
         &self.candidates[worker.get()].worker
     }
 
+    /// By what the keyspace is balanced.
+    pub fn balanced_by(&self) -> BalanceBy {
+        self.by
+    }
+
+    /// How many partitions there are.
+    pub fn count(&self) -> usize {
+        self.spots.len()
+    }
+
+    /// How many partitions have a measured load, while balancing waits for the others.
+    pub fn waits_for_loads(&self) -> Option<usize> {
+        self.weights.waits_until.map(|_| self.weights.measured)
+    }
+
+    /// How much a partition counts, and who says so; `None` when all count alike.
+    pub fn load(&self, partition: PartitionId) -> Option<(u32, LoadSource)> {
+        let at = partition.get() as usize;
+        Some((*self.weights.loads.as_ref()?.get(at)?, *self.sources.get(at)?))
+    }
+
     /// The plan.
     ///
     /// # Errors
@@ -112,7 +143,7 @@ impl Survey {
 
     fn view(&self) -> View<'_> {
         let view = View::new(&self.name, &self.candidates, &self.spots).with_rules(self.rules);
-        self.loads.as_ref().map_or(view, |loads| view.with_loads(loads))
+        self.weights.loads.as_ref().map_or(view, |loads| view.with_loads(loads))
     }
 
     /// Supposes something, of the state that the survey was made of. A worker to remove or to weigh has to be there.

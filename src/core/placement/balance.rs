@@ -145,12 +145,15 @@ pub(super) fn shared_load(desk: &Desk<'_>, loads: &[u32]) -> u64 {
 }
 
 /// How far apart loads may be before balancing begins: a part of the mean load, and the largest partition at the least,
-/// for a worker that holds it and another that does not cannot be brought closer together.
+/// for a worker that holds it and another that does not are hardly brought closer together. A partition of more than
+/// half the mean load does not count here: it would excuse that its worker has many others beside it.
 pub(super) fn tolerance(desk: &Desk<'_>, loads: &[u32], shared: u64, takers: usize) -> u64 {
     let permille = u64::from(desk.rules.tolerance_permille);
+    let takers = (takers as u64).max(1);
     // At most 10^12 times 2^16.
-    let of_mean = shared * permille / (1_000 * (takers as u64).max(1));
-    of_mean.max(loads.iter().copied().max().map_or(0, u64::from))
+    let of_mean = shared * permille / (1_000 * takers);
+    let usual = loads.iter().map(|load| u64::from(*load)).filter(|load| load * 2 * takers <= shared);
+    of_mean.max(usual.max().unwrap_or(0))
 }
 
 impl Balance {

@@ -73,6 +73,7 @@ pub use plan::{Plan, PlannedMove, plan};
 pub use reason::Reason;
 pub use ring::Ring;
 pub use smoothing::SmoothedLoad;
+pub(crate) use smoothing::about;
 pub use spot::{Pin, Spot, Standing, Vacancy};
 pub use view::{MAX_LOAD, MAX_WORKERS, Rules, View};
 pub use weight::{Weight, WeightError};

@@ -20,7 +20,7 @@ use crate::ids::PartitionId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The changes. Vacant partitions come first, then what pins, drains and labels demand, then balancing; each in the
-    /// order of the partitions' numbers.
+    /// order of the partitions' numbers, and balancing by load in the order in which it is to be done.
     pub moves: Vec<PlannedMove>,
     /// Vacant partitions that nobody can take, in the order of their numbers.
     pub unplaced: Vec<(PartitionId, Unplaced)>,
@@ -117,8 +117,11 @@ pub(super) fn made(view: &View<'_>, ring: &Ring, keys: &[u64]) -> Plan {
         }
     };
     let Desk { zones, stances, mut moves, unplaced, .. } = desk;
-    // A stable sort, because it is quick with the few sorted runs that these are.
-    moves.sort_by_key(|m| (m.reason.class(), m.partition));
+    // Stable sorts, because they are quick with the few sorted runs that these are. Moves by load keep their order.
+    match view.loads {
+        Some(_) => moves.sort_by_key(|m| m.reason.class()),
+        None => moves.sort_by_key(|m| (m.reason.class(), m.partition)),
+    }
 
     let before = Balance::before(view, &zones, &yardstick);
     let after = before.once_done(view, &zones, &yardstick, &moves);

@@ -53,9 +53,14 @@ fn fixed(measured: u64) -> i64 {
     (measured.min(MAX_LOAD.into()) << FRACTION_BITS) as i64
 }
 
-/// Rounded to six leading bits, which is within 2 %: loads that are about equal are equal, and move no partition.
 fn quantised(average: i64) -> u32 {
-    let whole = ((average + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS).max(1) as u32;
+    about(((average + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS).max(1) as u64)
+}
+
+/// Rounded to six leading bits, which is within 2 %: loads that are about equal are equal, and move no partition. From 1
+/// to [`MAX_LOAD`].
+pub(crate) fn about(load: u64) -> u32 {
+    let whole = load.clamp(1, MAX_LOAD.into()) as u32;
     let dropped = (u32::BITS - whole.leading_zeros()).saturating_sub(6);
     let half = (1_u32 << dropped) >> 1;
     ((whole + half) >> dropped << dropped).clamp(1, MAX_LOAD)

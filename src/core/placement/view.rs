@@ -20,13 +20,15 @@ pub struct Rules {
     /// Nothing that has an owner moves; only vacant partitions are placed. It is what a frozen keyspace and a frozen
     /// cluster have.
     pub repairs_only: bool,
+    /// Partitions move to even out what workers hold. Without loads it means nothing.
+    pub even_out: bool,
     /// How far apart the loads of two workers may be before balancing by load begins, in thousandths of the mean load;
     /// 100 by default. It then goes on until half of that. Without loads it means nothing.
     pub tolerance_permille: u16,
 }
 
 impl Rules {
-    const DEFAULT: Rules = Rules { repairs_only: false, tolerance_permille: 100 };
+    const DEFAULT: Rules = Rules { repairs_only: false, even_out: true, tolerance_permille: 100 };
 }
 
 impl Default for Rules {

@@ -8,9 +8,10 @@
 //!
 //! Then the workers are brought closer together. The one with the greatest excess gives to the one with the least,
 //! each time the partition that closes the gap best, which is the one whose load is nearest to half of it. Only a
-//! partition smaller than the gap is moved, so every move brings the two closer together; hence it ends. It ends where
-//! for every two workers the excess of one is above the other's by no more than the smallest partition it could give,
-//! or by no more than the tolerance.
+//! partition smaller than the gap by a quarter of the tolerance is moved, so every move brings the two closer together,
+//! and one that turns the gap round makes it smaller by what it is worth to move; hence it ends. It ends where for every
+//! two workers the excess of one is above the other's by no more than the smallest partition it could give and that
+//! quarter, or by no more than the tolerance.
 //!
 //! Loads are never quite even, and what was measured changes all the time. So balancing begins only when two workers
 //! are further apart than the tolerance, and then goes on to half of it: after that there is something in hand before
@@ -34,12 +35,22 @@ pub(super) fn place(desk: &mut Desk<'_>, loads: &[u32]) {
     let mut scales = Scales::new(desk, loads);
     let mut at: Vec<Option<WorkerIx>> = vec![None; loads.len()];
     place_homeless(desk, loads, &mut scales, &mut at);
-    if scales.takers > 0 && !desk.rules.repairs_only {
-        even_out(desk, loads, &mut scales, &mut at);
+    let mut gave = Vec::new();
+    if scales.takers > 0 && !desk.rules.repairs_only && desk.rules.even_out {
+        gave = even_out(desk, loads, &mut scales, &mut at);
+    }
+    // In the order in which they bring workers closer together, so that whoever carries out a few and plans again goes on
+    // from there, and not round in a circle.
+    let mut once = BTreeSet::new();
+    for partition in gave.into_iter().filter(|partition| once.insert(*partition)) {
+        if let (Stance::Movable(from), Some(to)) = (desk.stances[partition as usize], at[partition as usize])
+            && to != from
+        {
+            desk.push(partition, Some(from), to);
+        }
     }
     for (partition, at) in (0..).zip(at) {
         match (desk.stances[partition as usize], at) {
-            (Stance::Movable(from), Some(to)) if to != from => desk.push(partition, Some(from), to),
             (Stance::ToPlace { from }, Some(to)) => desk.push(partition, from, to),
             (Stance::ToPlace { .. }, None) => desk.leave(partition),
             _ => {}
@@ -88,6 +99,11 @@ impl Scales {
         self.excess[worker.get()]
     }
 
+    /// What is too little to move anything for.
+    fn slack(&self) -> i128 {
+        self.tolerance / 4
+    }
+
     fn add(&mut self, desk: &Desk<'_>, worker: WorkerIx, load: i128) {
         self.excess[worker.get()] += load * self.weights;
         self.zones[desk.zones.of(worker.get())] += load * self.weights;
@@ -122,7 +138,9 @@ fn place_homeless(desk: &Desk<'_>, loads: &[u32], scales: &mut Scales, at: &mut 
 /// A partition that a worker could give: its load, whether it is at home, its key, its number.
 type Gift = (u32, bool, u64, u32);
 
-fn even_out(desk: &Desk<'_>, loads: &[u32], scales: &mut Scales, at: &mut [Option<WorkerIx>]) {
+/// Brings the workers closer together. Returns the partitions given, in order.
+fn even_out(desk: &Desk<'_>, loads: &[u32], scales: &mut Scales, at: &mut [Option<WorkerIx>]) -> Vec<u32> {
+    let mut gave = Vec::new();
     let mut gifts = gifts(desk, loads, at);
     let takers = (0..desk.workers.len() as u32).map(WorkerIx::new).filter(|worker| desk.takes(*worker));
     let mut order: BTreeSet<(i128, WorkerIx)> = takers.map(|worker| (scales.of(worker), worker)).collect();
@@ -134,18 +152,19 @@ fn even_out(desk: &Desk<'_>, loads: &[u32], scales: &mut Scales, at: &mut [Optio
             break;
         }
         let smallest = gifts[from.get()].first().map(|gift| i128::from(gift.0) * scales.weights);
-        if smallest.is_none_or(|smallest| smallest >= most - least) {
+        if smallest.is_none_or(|smallest| smallest + scales.slack() >= most - least) {
             // What it could give is too large. The least load only grows, so that stays so, until it receives.
             sources.remove(&(most, from));
             continue;
         }
         until = scales.tolerance / 2;
         let preferred = receiver(desk, scales, &order);
-        let choice = |to: WorkerIx| best(&gifts[from.get()], most - scales.of(to), scales.weights);
+        let choice = |to: WorkerIx| best(&gifts[from.get()], most - scales.of(to), scales);
         let found = choice(preferred).map(|gift| (preferred, gift));
         let Some((to, gift)) = found.or_else(|| choice(lightest).map(|gift| (lightest, gift))) else { break };
 
         let partition = gift.3;
+        gave.push(partition);
         gifts[from.get()].remove(&gift);
         let at_home = desk.ring.home(desk.key(partition)) == Some(to);
         gifts[to.get()].insert((gift.0, at_home, gift.2, partition));
@@ -158,6 +177,7 @@ fn even_out(desk: &Desk<'_>, loads: &[u32], scales: &mut Scales, at: &mut [Optio
             sources.insert((scales.of(worker), worker));
         }
     }
+    gave
 }
 
 /// What every worker could give. One that is to be kept from some worker has its place, and is not moved for balance.
@@ -181,19 +201,20 @@ fn gifts(desk: &Desk<'_>, loads: &[u32], at: &[Option<WorkerIx>]) -> Vec<BTreeSe
 /// The worker to receive: the least loaded, or one nearly so whose zone needs it more.
 fn receiver(desk: &Desk<'_>, scales: &Scales, order: &BTreeSet<(i128, WorkerIx)>) -> WorkerIx {
     let least = order.first().map_or(0, |(excess, _)| *excess);
-    let near = order.iter().take_while(|(excess, _)| *excess <= least + scales.tolerance / 4).take(CHOICE);
+    let near = order.iter().take_while(|(excess, _)| *excess <= least + scales.slack()).take(CHOICE);
     let in_zone = near.map(|&(excess, worker)| (scales.zones[desk.zones.of(worker.get())], excess, worker));
     in_zone.min().map_or(WorkerIx::new(0), |(_, _, worker)| worker)
 }
 
-/// The partition that closes a gap best. Both are given over the same denominator.
-fn best(gifts: &BTreeSet<Gift>, gap: i128, denominator: i128) -> Option<Gift> {
+/// The partition that closes a gap best.
+fn best(gifts: &BTreeSet<Gift>, gap: i128, scales: &Scales) -> Option<Gift> {
+    let denominator = scales.weights;
     let half = u32::try_from((gap / 2 / denominator).clamp(0, u32::MAX.into())).unwrap_or(u32::MAX);
     let above = (half.saturating_add(1), false, 0, 0);
     let first_of = |load: u32| gifts.range((load, false, 0, 0)..).next().copied();
     let smaller = gifts.range(..above).next_back().and_then(|gift| first_of(gift.0));
     let larger = gifts.range(above..).next().copied();
     let fit = |gift: Gift| (gap - 2 * i128::from(gift.0) * denominator).abs();
-    let useful = |gift: &Gift| i128::from(gift.0) * denominator < gap;
+    let useful = |gift: &Gift| i128::from(gift.0) * denominator + scales.slack() < gap;
     [smaller, larger].into_iter().flatten().filter(useful).min_by_key(|gift| (fit(*gift), *gift))
 }

@@ -361,6 +361,7 @@ fn setup(fields: &mut Fields) -> Result<Setup, Fault> {
     let pacing = Settings {
         settle: fields.bounded("settle_ms", Duration::ZERO, MAX_STEP)?.unwrap_or(usual.settle),
         cool_down: fields.bounded("cool_down_ms", Duration::ZERO, MAX_COOL_DOWN)?.unwrap_or(usual.cool_down),
+        ..usual
     };
     let usual = Duration::from_millis(10);
     let release = fields.bounded("release_ms", MIN_STEP, MAX_STEP)?.unwrap_or(usual);
@@ -385,6 +386,8 @@ fn policy(fields: &mut Fields) -> Result<Policy, Fault> {
         lock_delay: fields.millis("lock_delay_ms")?,
         max_moves_in_flight: fields.small("max_moves_in_flight")?.map(|(_, moves)| moves),
         balance: fields.truth("balance")?,
+        // The loads of a trace are weights.
+        balance_by: None,
         moves_per_minute: fields.small("moves_per_minute")?.map(|(_, moves)| moves),
         rejoin_hold: None,
         spread_zones: fields.truth("spread_zones")?,

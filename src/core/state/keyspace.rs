@@ -43,6 +43,15 @@ pub enum Takeover {
     Fence,
 }
 
+/// What balancing evens out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BalanceBy {
+    /// How many partitions each worker has, or the sum of the weights that operators gave to partitions.
+    Count,
+    /// The loads that the owners measure. A weight that an operator gave to a partition goes before its load.
+    Load,
+}
+
 /// How a keyspace is run. Made by [`Policy::with`], which checks it as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
@@ -52,6 +61,7 @@ pub struct Policy {
     lock_delay: Duration,
     max_moves_in_flight: u32,
     balance: bool,
+    balance_by: BalanceBy,
     moves_per_minute: u32,
     rejoin_hold: Duration,
     spread_zones: bool,
@@ -73,6 +83,8 @@ pub struct PolicyChange {
     pub max_moves_in_flight: Option<u32>,
     /// Whether partitions are balanced by themselves.
     pub balance: Option<bool>,
+    /// What balancing evens out.
+    pub balance_by: Option<BalanceBy>,
     /// How many planned moves begin in a minute at the most; zero means as many as `max_moves_in_flight` allows.
     pub moves_per_minute: Option<u32>,
     /// How long the partitions of a worker that announced its restart wait for it; zero means that they do not.
@@ -124,6 +136,7 @@ impl Default for Policy {
             lock_delay: Duration::ZERO,
             max_moves_in_flight: 64,
             balance: true,
+            balance_by: BalanceBy::Count,
             moves_per_minute: 0,
             rejoin_hold: Duration::ZERO,
             spread_zones: true,
@@ -149,6 +162,7 @@ impl Policy {
             lock_delay: change.lock_delay.unwrap_or(self.lock_delay),
             max_moves_in_flight: change.max_moves_in_flight.unwrap_or(self.max_moves_in_flight),
             balance: change.balance.unwrap_or(self.balance),
+            balance_by: change.balance_by.unwrap_or(self.balance_by),
             moves_per_minute: change.moves_per_minute.unwrap_or(self.moves_per_minute),
             rejoin_hold: change.rejoin_hold.unwrap_or(self.rejoin_hold),
             spread_zones: change.spread_zones.unwrap_or(self.spread_zones),
@@ -212,6 +226,11 @@ impl Policy {
     /// Whether partitions are balanced by themselves.
     pub fn balance(&self) -> bool {
         self.balance
+    }
+
+    /// What balancing evens out.
+    pub fn balance_by(&self) -> BalanceBy {
+        self.balance_by
     }
 
     /// How many planned moves begin in a minute at the most; zero means no bound.

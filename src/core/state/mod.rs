@@ -35,9 +35,9 @@ pub use directive::{
     MAX_WORKER_SETTINGS, PartitionChange, PartitionSettings, Subject, WorkerChange, WorkerSettings,
 };
 pub use keyspace::{
-    DEFAULT_TTL, DELETED_LEN, Deleted, Keyspace, MAX_CONSTRAINT_BYTES, MAX_CONSTRAINTS, MAX_DRAIN_DEADLINE,
-    MAX_KEYSPACES, MAX_LOCK_DELAY, MAX_MOVES_PER_MINUTE, MAX_REJOIN_HOLD, MAX_TOTAL_PARTITIONS, MAX_TTL,
-    MIN_TTL, Policy, PolicyChange, PolicyError, Takeover,
+    BalanceBy, DEFAULT_TTL, DELETED_LEN, Deleted, Keyspace, MAX_CONSTRAINT_BYTES, MAX_CONSTRAINTS,
+    MAX_DRAIN_DEADLINE, MAX_KEYSPACES, MAX_LOCK_DELAY, MAX_MOVES_PER_MINUTE, MAX_REJOIN_HOLD,
+    MAX_TOTAL_PARTITIONS, MAX_TTL, MIN_TTL, Policy, PolicyChange, PolicyError, Takeover,
 };
 pub use outcome::{Applied, Event, Outcome, Refusal, Refused};
 pub use partition::{

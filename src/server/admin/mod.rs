@@ -17,7 +17,7 @@ mod cluster;
 mod health;
 mod keyspaces;
 pub(crate) mod moves;
-mod partitions;
+pub(crate) mod partitions;
 pub(crate) mod request;
 mod workers;
 

@@ -3,6 +3,7 @@
 use super::Pieces;
 use crate::context::Context;
 use crate::map::{no_such_keyspace, no_such_partition};
+use crate::replica::Local;
 use futures_util::stream;
 use prost::Message as _;
 use ringfence_api::convert::{Partition, Tenure, checked};
@@ -49,13 +50,19 @@ impl Next {
             let key = PartitionKey { keyspace: self.id, partition: PartitionId::new(self.number) };
             self.number += 1;
             if let Some(partition) = Partition::read(&local.state, key) {
-                let message = v1::Partition::from(partition);
+                let message = with_load(&local, key, partition);
                 bytes += message.encoded_len();
                 partitions.push(message);
             }
         }
         Ok((!partitions.is_empty()).then_some(partitions))
     }
+}
+
+/// With the load that was measured of it, when this node leads and knows one.
+pub(crate) fn with_load(local: &Local, key: PartitionKey, partition: Partition) -> v1::Partition {
+    let load = local.leadership.as_ref().and_then(|led| led.loads.measured(key));
+    Partition { load, ..partition }.into()
 }
 
 /// One partition with the history of its last owners, newest first.
@@ -73,7 +80,7 @@ pub(super) async fn get(
     let shown = Partition::read(&local.state, key).ok_or_else(absent)?;
     let history = local.state.partition(key).ok_or_else(absent)?.history();
     Ok(v1::GetPartitionResponse {
-        partition: Some(shown.into()),
+        partition: Some(with_load(&local, key, shown)),
         history: history.iter().rev().map(|tenure| Tenure::read(&local.state, tenure).into()).collect(),
     })
 }

@@ -4,12 +4,13 @@ use super::history::bearing_on;
 use super::words;
 use crate::admin::Pieces;
 use crate::admin::moves::find;
+use crate::admin::partitions::with_load;
 use crate::context::Context;
 use crate::map::no_such_keyspace;
 use crate::replica::Local;
 use futures_util::stream;
 use ringfence_api::Failure;
-use ringfence_api::convert::{InvalidField, Partition, checked};
+use ringfence_api::convert::{InvalidField, Partition, balance_by_to_wire, checked};
 use ringfence_api::v1;
 use ringfence_api::v1::plan_response::Piece;
 use ringfence_api::v1::what_if::{Add, Change, Weigh};
@@ -88,7 +89,7 @@ pub(super) async fn explain(
         let local = context.replica.lock();
         let key = find(&local.state, &name, number)?;
         let survey = survey(context, &local, term, key.keyspace)?;
-        let partition = Partition::read(&local.state, key).map(v1::Partition::from);
+        let partition = Partition::read(&local.state, key).map(|read| with_load(&local, key, read));
         let balances = local.state.keyspace(key.keyspace).is_some_and(|keyspace| keyspace.policy().balance());
         (survey, partition, bearing_on(&local.state, key), balances)
     };
@@ -109,6 +110,10 @@ pub(super) async fn explain(
         planned: explained.planned.map(|planned| shown(&survey, &planned)),
         others: others.collect(),
         directives,
+        load: survey.load(number).map_or(0, |(load, _)| load),
+        load_source: survey
+            .load(number)
+            .map_or(String::new(), |(_, source)| words::source(source).to_owned()),
     })
 }
 
@@ -151,6 +156,7 @@ fn summary(of: v1::PlanSummary, survey: &Survey, plan: &Plan) -> v1::PlanSummary
     v1::PlanSummary {
         keyspace: survey.keyspace().to_string(),
         moves: count(plan.moves.len()),
+        balanced_by: balance_by_to_wire(survey.balanced_by()).into(),
         spread_before: plan.before.spread,
         spread_after: plan.after.spread,
         zone_spread_before: plan.before.zone_spread,
@@ -191,7 +197,13 @@ fn obstacles(survey: &Survey, plan: &Plan) -> Vec<String> {
         let (name, holds, share) = (survey.name(over.worker), over.holds, over.share);
         format!("worker {name} holds {holds} and its share is {share}: {}", words::kept(&over.kept))
     });
-    unplaced.chain(pins).chain(overfull).collect()
+    let unmeasured = survey.waits_for_loads().map(|measured| {
+        format!(
+            "nothing is balanced before the loads are known: {measured} of {} partitions have been measured",
+            survey.count()
+        )
+    });
+    unmeasured.into_iter().chain(unplaced).chain(pins).chain(overfull).collect()
 }
 
 fn shown(survey: &Survey, planned: &PlannedMove) -> v1::PlannedMove {
@@ -201,5 +213,6 @@ fn shown(survey: &Survey, planned: &PlannedMove) -> v1::PlannedMove {
         from: planned.from.map_or(String::new(), |from| survey.name(from).to_string()),
         to: survey.name(planned.to).to_string(),
         reason: planned.reason.to_string(),
+        load: survey.load(planned.partition).map_or(0, |(load, _)| load),
     }
 }

@@ -1,5 +1,6 @@
 //! What a plan and an explanation say, in sentences.
 
+use ringfence_core::lead::LoadSource;
 use ringfence_core::placement::{Because, Kept, PinObstacle, WorkerStanding};
 
 /// What keeps a partition whose move is planned for balance, where nobody balances.
@@ -50,6 +51,16 @@ pub(super) fn standing(standing: &WorkerStanding) -> String {
         WorkerStanding::Drained => "drained".to_owned(),
         WorkerStanding::Frozen => "frozen".to_owned(),
         WorkerStanding::Ineligible(constraint) => constraint.to_string(),
+    }
+}
+
+/// Who says how much a partition counts.
+pub(super) fn source(source: LoadSource) -> &'static str {
+    match source {
+        LoadSource::Measured => "measured",
+        LoadSource::Set => "set by an operator",
+        LoadSource::One => "not set: 1",
+        LoadSource::Mean => "not measured: the mean of the others",
     }
 }
 

@@ -10,6 +10,10 @@ use ringfence_core::lead;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+/// How often workers tell the loads of their partitions at the most and at the least.
+const MIN_MEASURE: Duration = Duration::from_millis(100);
+const MAX_MEASURE: Duration = Duration::from_secs(3_600);
+
 impl Given {
     /// Checks the settings as a whole.
     ///
@@ -51,7 +55,7 @@ impl Given {
             secret,
             timings: self.timings()?,
             compaction: self.compaction()?,
-            placing: self.placing(),
+            placing: self.placing()?,
             request_timeout: Duration::from_secs(5),
             log: self.log_settings()?,
             warnings,
@@ -141,12 +145,22 @@ impl Given {
         Ok(compaction)
     }
 
-    fn placing(&self) -> lead::Settings {
+    fn placing(&self) -> Result<lead::Settings, SettingsError> {
         let default = lead::Settings::default();
-        lead::Settings {
+        let measure_every = ms(self.measure_every_ms, default.measure_every);
+        if !(MIN_MEASURE..=MAX_MEASURE).contains(&measure_every) {
+            return Err(SettingsError::Value {
+                name: "measure-every-ms",
+                value: measure_every.as_millis().to_string(),
+                why: "it is 100 to 3600000: a load is the mean of so long, and every worker tells its loads as often"
+                    .to_owned(),
+            });
+        }
+        Ok(lead::Settings {
             settle: ms(self.settle_ms, default.settle),
             cool_down: ms(self.cool_down_ms, default.cool_down),
-        }
+            measure_every,
+        })
     }
 
     fn log_settings(&self) -> Result<LogSettings, SettingsError> {

@@ -7,6 +7,7 @@
 use super::assignment::Told;
 use super::credentials::{check, check_origin, session_id};
 use super::join::MAX_JOINED_KEYSPACES;
+use super::loads;
 use super::renewals::{Renewal, Renewals};
 use crate::context::Context;
 use crate::drills::Seat;
@@ -208,6 +209,7 @@ struct Reader {
 
 impl Reader {
     async fn run(self, mut incoming: Streaming<v1::AttachRequest>, outbox: Arc<Outbox>) {
+        let mut told = loads::Told::default();
         loop {
             let message = tokio::select! {
                 () = outbox.closed.cancelled() => return,
@@ -217,8 +219,20 @@ impl Reader {
                     Ok(None) | Err(_) => return outbox.fail(Failure::unavailable("the stream was closed")),
                 },
             };
-            let Some(attach_request::Message::Renew(renew)) = message else {
-                return outbox.fail(Failure::invalid("message: after Open a stream carries Renew only"));
+            let renew = match message {
+                Some(attach_request::Message::Renew(renew)) => renew,
+                Some(attach_request::Message::Loads(message)) => {
+                    let now = self.context.clock.now();
+                    let local = &mut *self.context.replica.lock();
+                    match told.take(now, local, self.term, self.session, &message) {
+                        Ok(()) => continue,
+                        Err(failure) => return outbox.fail(failure),
+                    }
+                }
+                Some(attach_request::Message::Open(_)) | None => {
+                    let why = "message: after Open a stream carries Renew and Loads only";
+                    return outbox.fail(Failure::invalid(why));
+                }
             };
             if !outbox.admit() {
                 let limit =

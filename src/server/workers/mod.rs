@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `join` | opening a session, and when that may end an earlier one |
 //! | `attach` | the session's stream |
+//! | `loads` | what workers measure of partitions |
 //! | `renewals` | renewals, answered together after one confirmation round |
 //! | `assignment` | what a session holds, as a picture and as changes to it |
 //! | `report` | ready, released, failed, revoke seen |
@@ -19,6 +20,7 @@ mod attach;
 mod credentials;
 mod drill;
 mod join;
+mod loads;
 mod renewals;
 mod report;
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! quiet cluster answers each at once.
 
 use super::attach::Outbox;
+use super::loads;
 use crate::context::{Context, not_leader};
 use crate::replica::Local;
 use ringfence_api::Failure;
@@ -136,6 +137,7 @@ impl Renewals {
                             number: renewal.number,
                             revision: session.assignment().get(),
                             drains: drains.collect(),
+                            measure: loads::wanted(leadership, state, session),
                         });
                     }
                 }

@@ -1,6 +1,7 @@
 //! Who may speak for a session, and which renewals are answered.
 
 use super::attach::Outbox;
+use super::loads::{Told, wanted};
 use super::renewals::{Renewal, Renewals};
 use crate::context::Context;
 use crate::testing::{self, Cluster, SECRET, create, join, until};
@@ -152,4 +153,44 @@ async fn p06_a_leader_that_is_cut_off_acknowledges_no_renewal() {
     // The stream may have ended meanwhile: that is no acknowledgement either.
     let _ = requests.send(renew(2)).await;
     assert_eq!(acknowledged().await, None, "the stream ends, and its worker looks for another leader");
+}
+
+/// What a worker tells of loads is bounded and checked, and what is not its to say changes nothing.
+#[tokio::test]
+async fn f096_loads_that_break_the_contract_end_the_stream_and_others_are_passed_over() {
+    let node = testing::alone().await;
+    let mut request = create("orders", 4);
+    request.policy.get_or_insert_default().balance_by = Some(v1::BalanceBy::Load.into());
+    testing::admin(&node).await.create_keyspace(request).await.unwrap();
+    let session = SessionId::new(join(&node, "w1", "orders").await).unwrap();
+    let context = node.context().unwrap();
+    let (term, _) = context.confirm().await.unwrap();
+    let of = |keyspace: &str, partitions: Vec<u32>, loads: Vec<u64>| v1::attach_request::Loads {
+        keyspaces: vec![v1::attach_request::loads::OfKeyspace {
+            keyspace: keyspace.to_owned(),
+            partitions,
+            loads,
+        }],
+    };
+    let take = |message: &v1::attach_request::Loads| {
+        let local = &mut *context.replica.lock();
+        Told::default().take(context.clock.now(), local, term, session, message)
+    };
+    assert_eq!(take(&of("orders", vec![0, 1], vec![5])).unwrap_err().kind(), ErrorKind::Invalid);
+    let many = of("orders", (0..1_001).collect(), vec![1; 1_001]);
+    assert_eq!(take(&many).unwrap_err().kind(), ErrorKind::Limit);
+    let empty = v1::attach_request::Loads { keyspaces: vec![Default::default(); 1_001] };
+    assert_eq!(take(&empty).unwrap_err().kind(), ErrorKind::Limit);
+    for passed_over in [
+        of("nowhere", vec![0], vec![5]),
+        of("NOT A NAME", vec![0], vec![5]),
+        of("orders", vec![u32::MAX], vec![u64::MAX]),
+        v1::attach_request::Loads::default(),
+    ] {
+        take(&passed_over).unwrap();
+    }
+    let local = context.replica.lock();
+    let leadership = local.leadership.as_ref().unwrap();
+    let wanted = wanted(leadership, &local.state, local.state.session(session).unwrap()).unwrap();
+    assert_eq!((wanted.keyspaces, wanted.every_ms), (vec!["orders".to_owned()], 5_000));
 }

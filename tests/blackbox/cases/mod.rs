@@ -3,6 +3,7 @@
 //! | file | theme |
 //! |---|---|
 //! | `leases` | renewals, elections, silence: who believes what, and until when |
+//! | `loads` | what owners measure, and what moves because of it |
 //! | `handoffs` | from one owner to the next, and what the one before may still do |
 //! | `retries` | replies that are lost, requests that come late |
 //! | `identity` | who may speak for a session, and who bears a name |
@@ -15,5 +16,6 @@ mod drills;
 mod handoffs;
 mod identity;
 mod leases;
+mod loads;
 mod retries;
 mod traffic;

@@ -42,8 +42,13 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// One node in memory.
     pub(crate) async fn one() -> Cluster {
+        Cluster::one_with(Settings::in_memory()).await
+    }
+
+    /// The same with settings of its own.
+    pub(crate) async fn one_with(settings: Settings) -> Cluster {
         let mut cluster = Cluster::of(0).await;
-        let node = Coordinator::with(Settings::in_memory()).start().await.unwrap();
+        let node = Coordinator::with(settings).start().await.unwrap();
         cluster.addresses.insert(1, node.address().to_string());
         cluster.nodes.insert(1, node);
         cluster

@@ -7,8 +7,8 @@ use ringfence_core::ids::{
 };
 use ringfence_core::placement::{PartitionCount, Weight};
 use ringfence_core::state::{
-    Command, Entry, GrantReason, Join, PartitionChange, PlanMove, PlanStep, Policy, PolicyChange, Released,
-    Request, SkipReason, State, Subject, Takeover, WorkerChange,
+    BalanceBy, Command, Entry, GrantReason, Join, PartitionChange, PlanMove, PlanStep, Policy, PolicyChange,
+    Released, Request, SkipReason, State, Subject, Takeover, WorkerChange,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -46,6 +46,7 @@ fn change_of_format_2() -> PolicyChange {
         moves_per_minute: Some(300),
         rejoin_hold: Some(Duration::from_secs(90)),
         spread_zones: Some(false),
+        balance_by: Some(BalanceBy::Load),
         constraints: Some(vec!["disk=ssd".parse().unwrap(), "!spot".parse().unwrap()]),
         ..change()
     }

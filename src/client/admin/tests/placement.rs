@@ -67,6 +67,7 @@ fn planned(partition: u32) -> v1::PlannedMove {
         from: "w1".to_owned(),
         to: "w2".to_owned(),
         reason: "balance".to_owned(),
+        load: 0,
     }
 }
 
@@ -551,6 +552,8 @@ async fn f021_an_explanation_is_read_whole_and_escaped() {
         planned: Some(planned(3)),
         others: vec![v1::explain_response::WhyNot { worker: "w2".to_owned(), why: HOSTILE.to_owned() }],
         directives: vec![given(4)],
+        load: 40,
+        load_source: HOSTILE.to_owned(),
     };
     let whole = answer.clone();
     let fake = Fake::start(move |_| Ok(Answered::Explain(Box::new(whole.clone())))).await;
@@ -561,6 +564,7 @@ async fn f021_an_explanation_is_read_whole_and_escaped() {
     assert_eq!((told.others[0].why.as_str(), &told.others[0].worker), (shown, &worker("w2")));
     assert_eq!((told.home, told.planned.unwrap().to), (Some(worker("w2")), worker("w2")));
     assert!(is_escaped(&told.directives[0]));
+    assert_eq!(told.load, Some((40, shown.to_owned())));
 
     let lacking = v1::ExplainResponse { partition: None, ..answer };
     let fake = Fake::start(move |_| Ok(Answered::Explain(Box::new(lacking.clone())))).await;

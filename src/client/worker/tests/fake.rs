@@ -44,6 +44,9 @@ pub(super) struct World {
     /// What was reported, as `ready 3@1`, in order; `withdraw` among it.
     pub(super) said: Vec<String>,
     pub(super) left: Vec<u64>,
+    /// What acknowledgements ask for, and what was told.
+    pub(super) measure: Option<v1::Measure>,
+    pub(super) loads: Vec<(String, u32, u64)>,
     /// The keyspaces of which the worker allows drills, as its last stream said.
     pub(super) drills: Vec<String>,
     /// What was said on the streams of drills, and how many of them the worker has ended.
@@ -99,6 +102,8 @@ impl Fake {
             attached: 0,
             said: Vec::new(),
             left: Vec::new(),
+            measure: None,
+            loads: Vec::new(),
             drills: Vec::new(),
             drilled: Vec::new(),
             drills_ended: 0,
@@ -298,7 +303,8 @@ impl World {
                 left_ms: left.as_millis() as u64,
             })
         });
-        v1::Acknowledgement { number, revision: self.revision, drains: drains.collect() }
+        let measure = self.measure.clone();
+        v1::Acknowledgement { number, revision: self.revision, drains: drains.collect(), measure }
     }
 
     fn check(&self, session: u64, secret: &[u8]) -> Result<(), Failure> {
@@ -403,7 +409,19 @@ impl WorkerService for Service {
         let push = push.downgrade();
         tokio::spawn(async move {
             while let Ok(Some(message)) = incoming.message().await {
-                let Some(attach_request::Message::Renew(renew)) = message.message else { return };
+                let renew = match message.message {
+                    Some(attach_request::Message::Renew(renew)) => renew,
+                    Some(attach_request::Message::Loads(told)) => {
+                        let told = told.keyspaces.into_iter().flat_map(|of| {
+                            let pairs = of.partitions.into_iter().zip(of.loads);
+                            pairs.map(move |(partition, load)| (of.keyspace.clone(), partition, load))
+                        });
+                        world.lock().unwrap().loads.extend(told);
+                        changed.notify_waiters();
+                        continue;
+                    }
+                    _ => return,
+                };
                 let mut world = world.lock().unwrap();
                 world.renewals += 1;
                 if world.answering

@@ -271,7 +271,7 @@ async fn p03_an_acknowledgement_that_names_what_was_not_told_extends_nothing() {
     // From now on the coordinator forgets to say what it acknowledges.
     fake.world().answering = false;
     for number in 1..40 {
-        let ahead = v1::Acknowledgement { number, revision: 1_000, drains: Vec::new() };
+        let ahead = v1::Acknowledgement { number, revision: 1_000, drains: Vec::new(), measure: None };
         fake.push(Message::Acknowledgement(ahead));
         if timeout(TTL / 10, ownership.lost()).await.is_ok() {
             break;

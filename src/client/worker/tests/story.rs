@@ -52,6 +52,27 @@ async fn join_own_drain_release_leave() {
 }
 
 #[tokio::test]
+async fn loads_are_told_to_a_coordinator_that_asks_and_to_no_other() {
+    let fake = Fake::start(TTL).await;
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own("orders", owner).join().await.unwrap();
+    fake.grant(3);
+    let ownership = given.next().await;
+    ownership.ready().await.unwrap();
+    let renewals = fake.world().renewals;
+    fake.until("two more renewals", |world| world.renewals >= renewals + 2).await;
+    assert!(fake.world().loads.is_empty());
+
+    fake.world().measure =
+        Some(ringfence_api::v1::Measure { keyspaces: vec!["orders".to_owned()], every_ms: 60 });
+    fake.until("an idle partition is told of", |world| world.loads.contains(&("orders".to_owned(), 3, 0)))
+        .await;
+    ownership.report_load(41);
+    fake.until("what the owner says", |world| world.loads.contains(&("orders".to_owned(), 3, 41))).await;
+    worker.leave().await.unwrap();
+}
+
+#[tokio::test]
 async fn t04_every_declared_fence_is_raised_before_the_task_starts() {
     let fake = Fake::start(TTL).await;
     let (first, second) = (memory(), memory());

@@ -6,6 +6,7 @@ mod handoff;
 mod idle;
 mod incidents;
 mod leases;
+mod loads;
 mod operators;
 mod placing;
 mod presence;

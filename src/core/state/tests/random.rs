@@ -9,8 +9,9 @@ use super::core::ids::{
 };
 use super::core::placement::{PartitionCount, Weight};
 use super::core::state::{
-    Command, Entry, GrantReason, Join, Keyspace, Partition, PartitionChange, Phase, PlanMove, PlanStep,
-    Policy, PolicyChange, Released, Request, Session, SkipReason, State, Subject, Takeover, WorkerChange,
+    BalanceBy, Command, Entry, GrantReason, Join, Keyspace, Partition, PartitionChange, Phase, PlanMove,
+    PlanStep, Policy, PolicyChange, Released, Request, Session, SkipReason, State, Subject, Takeover,
+    WorkerChange,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,7 +142,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         47 => Command::Freeze { keyspace: (c % 2 == 0).then_some(partition.keyspace), frozen: d % 2 == 0 },
         48 | 49 => Command::OpenPlan {
             size: u32::from(a % 4),
-            map: (b % 2 == 0).then(|| Revision::new(u64::from(c))),
+            map: (b % 2 == 0).then(|| Revision::new(u64::from(c) + 1)),
         },
         50..=52 => Command::ExtendPlan { plan: plan(state, a), moves: plan_moves(state, b, c) },
         53 => {
@@ -241,6 +242,7 @@ fn policy_change(c: u8, d: u8) -> PolicyChange {
         rejoin_hold: Some(Duration::from_secs(u64::from(d % 2) * 30)),
         moves_per_minute: c.is_multiple_of(3).then_some(u32::from(d)),
         spread_zones: some_bool(c),
+        balance_by: c.is_multiple_of(7).then_some(BalanceBy::Load),
         constraints: d.is_multiple_of(5).then(|| vec!["!zone=z0".parse().expect("a constraint")]),
         ..PolicyChange::default()
     }

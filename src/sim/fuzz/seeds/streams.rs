@@ -77,8 +77,9 @@ pub(super) fn attached() -> Vec<(String, Vec<u8>)> {
     let picture = |revision, complete, held| {
         Message::Assignment(v1::Assignment { revision, complete, held, ..Default::default() })
     };
-    let acknowledged =
-        |number, revision, drains| Message::Acknowledgement(v1::Acknowledgement { number, revision, drains });
+    let acknowledged = |number, revision, drains| {
+        Message::Acknowledgement(v1::Acknowledgement { number, revision, drains, measure: None })
+    };
     let drain = v1::DrainLeft { keyspace: "orders".to_owned(), partition: 1, epoch: 2, left_ms: 4_000 };
     let gone = v1::Gone { keyspace: "orders".to_owned(), partition: 0, epoch: 1 };
     let lost = Message::Assignment(v1::Assignment { revision: 9, gone: vec![gone], ..Default::default() });

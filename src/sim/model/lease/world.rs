@@ -167,7 +167,7 @@ impl Model for World {
 
 /// Nothing here waits for balance to settle: nothing is balanced.
 pub(super) fn settings() -> Settings {
-    Settings { settle: TICK, cool_down: TICK }
+    Settings { settle: TICK, cool_down: TICK, ..Settings::default() }
 }
 
 fn begin(world: &World) -> Scene {

@@ -1022,7 +1022,7 @@ impl World {
 }
 
 fn settings() -> Settings {
-    Settings { settle: ms(300), cool_down: ms(3_000) }
+    Settings { settle: ms(300), cool_down: ms(3_000), ..Settings::default() }
 }
 
 fn name(worker: usize) -> WorkerId {
