@@ -12,12 +12,13 @@
 //! | `nodes`, `fleet`, `process` | the processes |
 //! | `network` | a proxy before each node, with a weather for each that connects |
 //! | `worker`, `store` | the worker, and what it writes to |
-//! | `operator` | what the coordinator itself acknowledges, and whom it grants |
+//! | `operator`, `grants` | what the coordinator itself acknowledges, and whom it grants |
 //! | `tools`, `shim.c` | what the machine lends for faults |
 
 mod clock;
 mod faults;
 mod fleet;
+mod grants;
 mod mend;
 mod network;
 mod nodes;

@@ -2,12 +2,12 @@
 //! coordinator acknowledges goes into the history like any other operation.
 
 use super::clock::now_us;
+use super::grants::Grants;
 use super::world::scopes;
 use crate::history::{Call, OpId, Outcome, Recorder, What};
 use ringfence::ErrorKind;
 use ringfence::admin::{Admin, PolicyChange};
-use ringfence::ids::{Epoch, Scope, Term};
-use std::collections::BTreeMap;
+use ringfence::ids::{Scope, Term};
 use std::time::Duration;
 
 /// The keyspace whose policy is changed. Nobody serves it.
@@ -26,25 +26,25 @@ pub(super) struct Operator {
     recorder: Recorder,
     /// The next operation, and the value that it writes.
     next: OpId,
-    seen: BTreeMap<Scope, Epoch>,
+    grants: Grants,
     /// The last term of which it noted the leader.
     led: Option<Term>,
 }
 
 impl Operator {
     pub(super) fn new(admin: Admin, recorder: Recorder) -> Operator {
-        Operator { admin, recorder, next: FIRST, seen: BTreeMap::new(), led: None }
+        Operator { admin, recorder, next: FIRST, grants: Grants::default(), led: None }
     }
 
     /// Starts a new history: what is there now was written before.
     pub(super) async fn open(&mut self) -> Result<(), ringfence::Error> {
-        self.seen.clear();
+        self.grants.known().for_each(|what| self.say(what.clone()));
         for value in self.look_up().await? {
             let op = self.op();
             self.say(What::Invoked { op, key: KEY.into(), call: Call::Write(value), token: None });
             self.say(What::Returned { op, outcome: Outcome::Ok(vec![]) });
         }
-        self.grants().await
+        self.look_at_grants().await
     }
 
     /// Works until it is dropped.
@@ -56,7 +56,7 @@ impl Operator {
             if looked.elapsed() > LOOKS_EVERY {
                 looked = tokio::time::Instant::now();
                 // What it did not see now it sees later.
-                let _ = self.grants().await;
+                let _ = self.look_at_grants().await;
                 let _ = self.leader().await;
             }
             tokio::time::sleep(CHANGES_EVERY).await;
@@ -98,21 +98,12 @@ impl Operator {
     }
 
     /// Notes the grants that were made since it last looked. Of many at once the coordinator remembers the last few.
-    pub(super) async fn grants(&mut self) -> Result<(), ringfence::Error> {
+    pub(super) async fn look_at_grants(&mut self) -> Result<(), ringfence::Error> {
         for (keyspace, partition) in scopes() {
             let detail = self.admin.partition(keyspace.name, partition).await?;
             let scope = Scope::Partition(detail.partition.keyspace.clone(), partition);
-            for tenure in detail.history.into_iter().rev() {
-                if self.seen.get(&scope).is_some_and(|seen| *seen >= tenure.epoch) {
-                    continue;
-                }
-                self.seen.insert(scope.clone(), tenure.epoch);
-                self.say(What::Granted {
-                    scope: scope.clone(),
-                    epoch: tenure.epoch,
-                    session: tenure.session,
-                    worker: tenure.worker,
-                });
+            for what in self.grants.look(&scope, detail.history) {
+                self.say(what);
             }
         }
         Ok(())

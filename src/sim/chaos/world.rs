@@ -193,7 +193,7 @@ impl World {
         let _ = told.send(());
         let mut operator = self.runtime.block_on(working)?;
         // Grants are noted when they are seen: none of before is to be seen when all is calm.
-        self.patiently(|runtime| runtime.block_on(operator.grants()))?;
+        self.patiently(|runtime| runtime.block_on(operator.look_at_grants()))?;
         self.operator = Some(operator);
         self.until_calm()?;
         self.record(What::End);

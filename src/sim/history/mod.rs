@@ -6,10 +6,12 @@
 //! late may be put in wherever it fits.
 
 mod event;
+mod grants;
 mod recorder;
 mod transcript;
 mod wire;
 
+pub(crate) use grants::{Grant, unseen};
 pub(crate) use transcript::Values;
 
 pub use event::{Call, Ending, Event, OpId, Outcome, What};

@@ -1,9 +1,9 @@
 //! A witness that sees into every node: what its log granted, who led, and whether all nodes became the same.
 
 use crate::actors::node::Node;
-use crate::history::{Recorder, What};
-use ringfence_core::ids::{Epoch, KeyspaceId, LogIndex, PartitionId, Scope};
-use ringfence_core::state::State;
+use crate::history::{Grant, Recorder, What, unseen};
+use ringfence_core::ids::{KeyspaceId, LogIndex, PartitionId, Scope};
+use ringfence_core::state::{Phase, State, Tenure};
 use ringfence_server::raft::RaftStatus;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,12 +15,22 @@ pub(super) struct Witness {
     lives: BTreeMap<u64, Life>,
     elected: BTreeSet<(u64, u64)>,
     states: BTreeMap<LogIndex, (u64, u64)>,
-    /// The highest epochs that any life of any node has told of.
-    told: BTreeMap<(KeyspaceId, PartitionId), Epoch>,
+    told: Told,
     /// All is steady: a life that begins to read its log tells only what nobody has told before.
     pub(super) steady: bool,
     /// Nodes that applied the same entries and became different.
     pub(super) diverged: Vec<String>,
+}
+
+type Key = (KeyspaceId, PartitionId);
+
+/// What any life of any node has told of.
+#[derive(Default)]
+struct Told {
+    grants: BTreeSet<(Key, Grant)>,
+    vacated: BTreeSet<(Key, Grant)>,
+    /// The latest entry that granted a partition.
+    latest: BTreeMap<Key, u64>,
 }
 
 /// One life of a node: one reading of the log.
@@ -28,7 +38,21 @@ pub(super) struct Witness {
 struct Life {
     number: u64,
     watched: Option<(watch::Receiver<RaftStatus>, watch::Receiver<LogIndex>)>,
-    epochs: BTreeMap<(KeyspaceId, PartitionId), Epoch>,
+    seen: BTreeMap<Key, Seen>,
+}
+
+/// What one life has seen of a partition.
+#[derive(Default)]
+struct Seen {
+    grants: Vec<Grant>,
+    vacated: Option<Grant>,
+}
+
+/// What one life has to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Granted,
+    Vacated,
 }
 
 impl Witness {
@@ -62,14 +86,10 @@ impl Witness {
             let local = context.replica.lock();
             let actor = format!("n{id}.{}", life.number);
             let (told, steady) = (&mut self.told, self.steady);
-            life.read(&local.state, |key, epoch, what| {
-                let before = told.get(&key).copied();
-                if before < Some(epoch) {
-                    told.insert(key, epoch);
-                } else if steady {
-                    return;
+            life.read(&local.state, |key, change, grant, what| {
+                if told.first(key, change, grant) || !steady {
+                    recorder.record(at_us, actor.as_str(), what);
                 }
-                recorder.record(at_us, actor.as_str(), what);
             });
             self.compare(id, &local.state);
         }
@@ -87,38 +107,144 @@ impl Witness {
     }
 }
 
+impl Told {
+    /// Whether nobody has told this before, and nobody what came after it: a life that begins to read its log passes by
+    /// moments that others never saw.
+    fn first(&mut self, key: Key, change: Change, grant: Grant) -> bool {
+        let latest = self.latest.entry(key).or_default();
+        match change {
+            Change::Granted => {
+                *latest = grant.entry.max(*latest);
+                self.grants.insert((key, grant))
+            }
+            Change::Vacated => self.vacated.insert((key, grant)) && grant.entry >= *latest,
+        }
+    }
+}
+
 impl Life {
-    fn read(&mut self, state: &State, mut record: impl FnMut((KeyspaceId, PartitionId), Epoch, What)) {
+    fn read(&mut self, state: &State, mut tell: impl FnMut(Key, Change, Grant, What)) {
         for keyspace in state.keyspaces() {
             for (partition, number) in keyspace.partitions().iter().zip(0..) {
                 let partition_id = PartitionId::new(number);
                 let key = (keyspace.id(), partition_id);
-                let known = self.epochs.entry(key);
-                let last = partition.history().iter().map(|tenure| tenure.epoch).max();
-                let before = match &known {
-                    std::collections::btree_map::Entry::Occupied(known) => Some(*known.get()),
-                    std::collections::btree_map::Entry::Vacant(_) => None,
-                };
-                if last <= before {
-                    continue;
-                }
-                let mut new: Vec<_> =
-                    partition.history().iter().filter(|tenure| Some(tenure.epoch) > before).collect();
-                new.sort_by_key(|tenure| tenure.at);
-                let scope = Scope::Partition(keyspace.name().clone(), partition_id);
-                for tenure in new {
-                    let granted = What::Granted {
-                        scope: scope.clone(),
-                        epoch: tenure.epoch,
-                        session: tenure.session,
-                        worker: tenure.worker.clone(),
-                    };
-                    record(key, tenure.epoch, granted);
-                }
-                if let Some(last) = last {
-                    *known.or_insert(last) = last;
-                }
+                let scope = || Scope::Partition(keyspace.name().clone(), partition_id);
+                let seen = self.seen.entry(key).or_default();
+                seen.read(scope, partition.history(), partition.phase(), |change, grant, what| {
+                    tell(key, change, grant, what);
+                });
             }
         }
+    }
+}
+
+impl Seen {
+    /// Tells every grant that was not told yet, whatever its epoch, and whether it was taken back.
+    fn read(
+        &mut self,
+        scope: impl Fn() -> Scope,
+        history: &[Tenure],
+        phase: &Phase,
+        mut tell: impl FnMut(Change, Grant, What),
+    ) {
+        for (grant, tenure) in unseen(&mut self.grants, history, grant) {
+            let granted = What::Granted {
+                scope: scope(),
+                epoch: tenure.epoch,
+                session: tenure.session,
+                worker: tenure.worker.clone(),
+            };
+            tell(Change::Granted, grant, granted);
+        }
+        let why = match phase {
+            Phase::Vacant => "nobody has it".to_owned(),
+            Phase::Cooling(cooling) => format!("it cools: {:?}", cooling.why),
+            Phase::Owned { .. } | Phase::Draining(_) => return,
+        };
+        if let Some(last) = history.last().map(grant)
+            && self.vacated.replace(last) != Some(last)
+        {
+            tell(Change::Vacated, last, What::Vacated { scope: scope(), epoch: last.epoch, why });
+        }
+    }
+}
+
+fn grant(tenure: &Tenure) -> Grant {
+    Grant { entry: tenure.at.get(), session: tenure.session, epoch: tenure.epoch }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checker::{Rule, Rules, check};
+    use ringfence_core::ids::{Epoch, SessionId};
+    use ringfence_core::state::GrantReason;
+
+    fn tenure(entry: u64, epoch: u64, session: u64) -> Tenure {
+        Tenure {
+            epoch: Epoch::new(epoch).unwrap(),
+            session: SessionId::new(session).unwrap(),
+            worker: format!("w{session}").parse().unwrap(),
+            at: LogIndex::new(entry),
+            unix_ms: 0,
+            why: GrantReason::First,
+            directive: None,
+        }
+    }
+
+    /// What the judge says of a log that is looked at after each of these grants.
+    fn judged(grants: &[(u64, u64)]) -> Vec<Rule> {
+        let (recorder, mut seen, mut log) = (Recorder::new(), Seen::default(), Vec::new());
+        let owned = Phase::Owned { session: SessionId::new(1).unwrap(), ready: true };
+        for (entry, (epoch, session)) in (1..).zip(grants) {
+            log.push(tenure(entry, *epoch, *session));
+            let scope = || "orders/0".parse().unwrap();
+            seen.read(scope, &log, &owned, |_, _, what| recorder.record(entry, "n1.1", what));
+        }
+        let verdict = check(&recorder.take(), &Rules::default());
+        verdict.violations.iter().map(|violation| violation.rule).collect()
+    }
+
+    #[test]
+    fn a_grant_under_an_epoch_that_does_not_grow_is_told_and_found() {
+        assert_eq!(judged(&[(4, 1), (5, 2)]), []);
+        assert_eq!(judged(&[(5, 1), (5, 2)]), [Rule::EpochsGrow, Rule::GrantedOnce, Rule::OneOwner]);
+        assert_eq!(judged(&[(5, 1), (4, 2)]), [Rule::EpochsGrow]);
+        assert_eq!(judged(&[(5, 1), (5, 1)]), [Rule::EpochsGrow]);
+    }
+
+    #[test]
+    fn what_is_taken_back_is_told_once_a_life_and_is_news_once() {
+        let (mut seen, mut told, key) =
+            (Seen::default(), Told::default(), (KeyspaceId::new(1), PartitionId::new(0)));
+        let log = [tenure(3, 1, 1), tenure(7, 2, 2)];
+        let mut changes = |seen: &mut Seen, log: &[Tenure], phase: &Phase| {
+            let mut changes = Vec::new();
+            seen.read(
+                || "orders/0".parse().unwrap(),
+                log,
+                phase,
+                |change, grant, _| {
+                    changes.push((change, grant.entry, told.first(key, change, grant)));
+                },
+            );
+            changes
+        };
+        let vacant = Phase::Vacant;
+        assert_eq!(
+            changes(&mut seen, &log, &vacant),
+            [(Change::Granted, 3, true), (Change::Granted, 7, true), (Change::Vacated, 7, true)]
+        );
+        assert_eq!(changes(&mut seen, &log, &vacant), []);
+        // Another life passes by what lies behind: that is no news.
+        let mut later = Seen::default();
+        assert_eq!(
+            changes(&mut later, &log[..1], &vacant),
+            [(Change::Granted, 3, false), (Change::Vacated, 3, false)]
+        );
+        assert_eq!(
+            changes(&mut later, &log, &vacant),
+            [(Change::Granted, 7, false), (Change::Vacated, 7, false)]
+        );
     }
 }
