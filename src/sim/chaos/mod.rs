@@ -213,10 +213,10 @@ impl Progress {
         let faults: u64 = report.faults.values().sum();
         let _ = write!(
             std::io::stderr(),
-            "\r\u{1b}[K{:>5} s  round {}  {faults} faults  {events} events  so far: {} handoffs, {} writes, {} stale refused, {} violations",
+            "\r\u{1b}[K{:>5} s  round {}  {faults} faults  {events} events  so far: {} tenures, {} writes, {} stale refused, {} violations",
             self.started.elapsed().as_secs(),
             report.rounds + 1,
-            report.handoffs,
+            report.tenures,
             report.writes_acknowledged,
             report.stale_writes_refused,
             report.violations.len(),

@@ -38,6 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a partition may be without an owner after the last fault: far above what is promised, since the processes share
 /// the machine with others.
 const PROGRESS: Duration = Duration::from_secs(30);
+/// How long an owner that was replaced may go on after the last fault: until its lease is over, and as long again for the
+/// machine's sake.
+const ENDS: Duration = Duration::from_secs(4);
 /// Nothing changed for so long: all is steady. And how long it is to stay so.
 const SETTLED: Duration = Duration::from_millis(2_500);
 const QUIET: Duration = Duration::from_millis(1_500);
@@ -86,6 +89,8 @@ pub(super) struct World {
     recorder: Recorder,
     /// The last row of each partition's journal that was judged.
     judged: BTreeMap<Scope, i64>,
+    /// By how much a tick of the run was late at the most, since it began to wait for calm.
+    late: Duration,
     stop: Arc<AtomicBool>,
     progress: Progress,
     keep: bool,
@@ -130,6 +135,7 @@ impl World {
             runtime: runtime.clone(),
             broken: Vec::new(),
             judged: BTreeMap::new(),
+            late: Duration::ZERO,
             dir: dir.to_owned(),
             progress: Progress::new(options.quiet),
             keep: options.keep,
@@ -226,7 +232,9 @@ impl World {
         if self.stop.load(Ordering::SeqCst) {
             bail!("interrupted");
         }
+        let slept = Instant::now();
         std::thread::sleep(TICK);
+        self.late = self.late.max(slept.elapsed().saturating_sub(TICK));
         self.progress.show(&self.report, self.recorder.len());
         for (node, words) in self.nodes.fallen() {
             anyhow::ensure!(!self.is_free(node), "node {node} has ended by itself; {words}");
@@ -264,9 +272,10 @@ impl World {
 
     /// Waits until every worker has a session and nothing moves any more, and then for a while in which nothing is to move.
     /// On a machine that is too busy for the TTL leases run out by themselves, and then calm is not owed: it is waited for
-    /// again.
+    /// again. Whether the machine was that busy is measured: the run's own ticks come late then.
     fn until_calm(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
+        self.late = Duration::ZERO;
         while Instant::now() < deadline {
             let (mut since, mut before) = (Instant::now(), None);
             while since.elapsed() < SETTLED {
@@ -289,7 +298,7 @@ impl World {
                 return Ok(());
             }
         }
-        self.record(What::Note { text: "the machine is too busy for the TTL: it was never calm".to_owned() });
+        self.record(What::NeverCalm { late_us: u64::try_from(self.late.as_micros())? });
         self.report.rounds_never_calm += 1;
         Ok(())
     }
@@ -363,12 +372,7 @@ impl World {
         let start = history.events.first().map_or(0, |event| event.at);
         taken.iter_mut().for_each(|event| event.at = event.at.max(start));
         history.events.extend(taken);
-        let progress_us = Some(u64::try_from(PROGRESS.as_micros())?);
-        let mut rules = Rules { progress_us, all_grants: false, ..Rules::default() };
-        for keyspace in KEYSPACES.iter().filter(|keyspace| keyspace.by_fence) {
-            rules.fence_takeover.insert(keyspace.name.parse()?);
-        }
-        let verdict = checker::check(&history, &rules);
+        let verdict = checker::check(&history, &rules()?);
         self.report.rounds += 1;
         count(&mut self.report, &history, &verdict);
         if self.keep || (!verdict.held() && self.report.fence) {
@@ -400,6 +404,25 @@ impl World {
     }
 }
 
+/// What a round is held against.
+pub(super) fn rules() -> anyhow::Result<Rules> {
+    let us = |span: Duration| u64::try_from(span.as_micros());
+    let mut rules = Rules {
+        progress_us: Some(us(PROGRESS)?),
+        ends_us: us(ENDS)?,
+        busy_us: us(TTL / 3)?,
+        all_grants: false,
+        ..Rules::default()
+    };
+    for keyspace in &KEYSPACES {
+        rules.expected.insert(keyspace.name.parse()?, keyspace.partitions);
+        if keyspace.by_fence {
+            rules.fence_takeover.insert(keyspace.name.parse()?);
+        }
+    }
+    Ok(rules)
+}
+
 /// Creates a keyspace, however often it has to be asked for.
 fn create(
     admin: &Admin,
@@ -428,8 +451,8 @@ fn count(report: &mut Report, history: &History, verdict: &checker::Verdict) {
     for event in &history.events {
         match &event.what {
             What::Began { scope, .. } => {
-                report.handoffs += 1;
-                report.of(scope, |figures| figures.handoffs += 1);
+                report.tenures += 1;
+                report.of(scope, |figures| figures.tenures += 1);
             }
             What::RefusedStale { scope, .. } => {
                 report.stale_writes_refused += 1;

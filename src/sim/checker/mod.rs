@@ -6,27 +6,34 @@
 //! | G2, I2, I3 | epochs grow, each is granted once and names one owner everywhere | `epochs` |
 //! | G3 | no two processes both own | `claims` |
 //! | G1, I1, I7, I8 | what a store takes | `store` |
+//! | I1 | what it takes is what somebody asked, and one process asks under one epoch | `asked` |
 //! | G5, I4 | nothing acknowledged is lost, or hidden from the next owner | `operations`, `linear` |
 //! | I9 | a tenure begins once and ends once | `tenures` |
 //! | G4, I6 | owners come back after the last fault, and then all is quiet | `progress` |
+//! | G4 | what an owner left when all was well is granted again within the promised bound | `takeover` |
+//! | | there was something to judge | `inert` |
 //!
 //! I5, how long a handle is valid, is judged by G3: it shows when a handle outlives it. A history that cannot be judged, for
 //! instance because it ends before a bound that it is to be held against, is a violation and not a pass.
 
+mod asked;
 mod claims;
 mod epochs;
+mod inert;
 mod linear;
 mod operations;
 mod progress;
 mod store;
+mod takeover;
 mod tenures;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod verdict;
 
 use crate::history::History;
 use ringfence_core::ids::{KeyspaceName, Scope};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use verdict::{Rule, Verdict, Violation};
 
@@ -39,6 +46,16 @@ pub struct Rules {
     pub fence_takeover: BTreeSet<KeyspaceName>,
     /// How long after the last fault a partition may be without a live, ready owner, in microseconds. `None` does not ask.
     pub progress_us: Option<u64>,
+    /// Within which time a partition is granted again when its owner died or gave it back while all was steady, under one
+    /// leader and with another worker there, in microseconds. `None` does not ask.
+    pub granted_us: Option<u64>,
+    /// How long an owner's task may go on after its partition was granted anew and all was well again, in microseconds.
+    pub ends_us: u64,
+    /// The keyspaces that are to be there, with their partitions: one that never came is no excuse for having no owners,
+    /// and a world in which nothing happens at all is none that held. Empty: whatever the history says.
+    pub expected: BTreeMap<KeyspaceName, u32>,
+    /// An observer that was itself late by more than this could not have seen calm, in microseconds.
+    pub busy_us: u64,
     /// The history has every grant that was made, so that whoever owns without one is found out. An observer who looks at
     /// the coordinator from time to time misses some.
     pub all_grants: bool,
@@ -54,6 +71,10 @@ impl Default for Rules {
             leases: true,
             fence_takeover: BTreeSet::new(),
             progress_us: None,
+            granted_us: None,
+            ends_us: 0,
+            expected: BTreeMap::new(),
+            busy_us: 0,
             all_grants: true,
             only_fences: false,
         }
@@ -71,13 +92,16 @@ impl Rules {
 pub fn check(history: &History, rules: &Rules) -> Verdict {
     let mut verdict = Verdict::default();
     store::check(history, &mut verdict);
+    asked::check(history, rules, &mut verdict);
     operations::check(history, &mut verdict);
+    inert::check(history, rules, &mut verdict);
     if rules.only_fences {
         return verdict;
     }
     epochs::check(history, rules, &mut verdict);
     claims::check(history, rules, &mut verdict);
-    tenures::check(history, &mut verdict);
+    tenures::check(history, rules, &mut verdict);
     progress::check(history, rules, &mut verdict);
+    takeover::check(history, rules, &mut verdict);
     verdict
 }

@@ -1,25 +1,25 @@
 //! After the last fault every partition gets an owner in time, and when all is steady nothing changes hands.
 
+use super::timeline::{Grants, end, healed};
 use super::{Rule, Rules, Verdict};
-use crate::history::{Event, History, What};
+use crate::history::{History, What};
 use ringfence_core::ids::{Epoch, KeyspaceName, PartitionId, Scope};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub(super) fn check(history: &History, rules: &Rules, verdict: &mut Verdict) {
     if let Some(bound) = rules.progress_us {
-        owners(history, bound, verdict);
+        owners(history, bound, rules, verdict);
     }
     quiet(history, verdict);
+    calm(history, rules, verdict);
 }
 
 /// When a partition had a live, ready owner: from, to before, and the event that began it.
 type Served = BTreeMap<Scope, Vec<(u64, u64, usize)>>;
 
 /// From the last fault on, no partition is without a live, ready owner for longer than the bound.
-fn owners(history: &History, bound: u64, verdict: &mut Verdict) {
-    let healed =
-        |(index, event): (usize, &Event)| matches!(event.what, What::Healed).then_some((index, event.at));
-    let Some((index, healed)) = history.events.iter().enumerate().filter_map(healed).next_back() else {
+fn owners(history: &History, bound: u64, rules: &Rules, verdict: &mut Verdict) {
+    let Some((index, healed)) = healed(history) else {
         return verdict.found(
             Rule::Unreadable,
             [],
@@ -28,7 +28,7 @@ fn owners(history: &History, bound: u64, verdict: &mut Verdict) {
     };
     let end = end(history);
     let served = served(history);
-    for scope in partitions(history) {
+    for scope in partitions(history, rules) {
         let spans = served.get(&scope).map_or(&[][..], Vec::as_slice);
         let mut free = healed;
         for (from, to, began) in spans.iter().filter(|(_, to, _)| *to > healed) {
@@ -55,14 +55,8 @@ fn owners(history: &History, bound: u64, verdict: &mut Verdict) {
     }
 }
 
-/// When watching ended.
-fn end(history: &History) -> u64 {
-    let mark = history.events.iter().find(|event| matches!(event.what, What::End));
-    mark.map_or_else(|| history.end(), |event| event.at)
-}
-
-/// The partitions of all keyspaces that exist at the end.
-fn partitions(history: &History) -> Vec<Scope> {
+/// The partitions of all keyspaces that exist at the end, and of those that should.
+fn partitions(history: &History, rules: &Rules) -> Vec<Scope> {
     let mut keyspaces: BTreeMap<&KeyspaceName, u32> = BTreeMap::new();
     for event in &history.events {
         match &event.what {
@@ -75,6 +69,7 @@ fn partitions(history: &History) -> Vec<Scope> {
             _ => {}
         }
     }
+    keyspaces.extend(rules.expected.iter().map(|(keyspace, partitions)| (keyspace, *partitions)));
     let of = |(keyspace, count): (&KeyspaceName, u32)| {
         let keyspace = keyspace.clone();
         (0..count).map(move |p| Scope::Partition(keyspace.clone(), PartitionId::new(p)))
@@ -82,8 +77,51 @@ fn partitions(history: &History) -> Vec<Scope> {
     keyspaces.into_iter().flat_map(of).collect()
 }
 
+/// A claim is told some time after it is made, or not at all when that is short.
+const CLAIM_US: u64 = 1_000_000;
+
+/// Until when each process answered "I own it", for those that are asked.
+struct Claims<'a> {
+    asked: HashSet<&'a str>,
+    until: HashMap<(&'a str, &'a Scope, Epoch), u64>,
+}
+
+impl<'a> Claims<'a> {
+    fn of(history: &'a History) -> Claims<'a> {
+        let mut claims = Claims { asked: HashSet::new(), until: HashMap::new() };
+        for event in &history.events {
+            if let What::Claims { scope, epoch, to: told, .. }
+            | What::Believed { scope, epoch, asked: told } = &event.what
+            {
+                claims.asked.insert(&event.by);
+                let until = claims.until.entry((&event.by, scope, *epoch)).or_default();
+                *until = (*told).max(*until);
+            }
+        }
+        claims
+    }
+
+    /// Until when an owner that was ready at `from` may have answered so.
+    fn until(&self, by: &str, scope: &Scope, epoch: Epoch, from: u64) -> u64 {
+        if !self.asked.contains(by) {
+            return u64::MAX;
+        }
+        self.until.get(&(by, scope, epoch)).copied().unwrap_or(from).saturating_add(CLAIM_US)
+    }
+}
+
+/// An owner serves from when it is ready to when it ends or dies, and not longer than until the partition is granted anew or
+/// it stops to say that it owns it: somebody who has only not noticed serves nobody.
 fn served(history: &History) -> Served {
+    let (grants, claims) = (Grants::of(history), Claims::of(history));
     let mut served = Served::new();
+    let mut serves = |(by, scope, epoch): (&str, &Scope, Epoch), (from, began): (u64, usize), to: u64| {
+        let replaced = grants.above(scope, epoch).map_or(u64::MAX, |(at, _)| at);
+        let to = to.min(replaced).min(claims.until(by, scope, epoch, from));
+        if from < to {
+            served.entry(scope.clone()).or_default().push((from, to, began));
+        }
+    };
     let mut open: HashMap<(&str, &Scope, Epoch), (u64, usize)> = HashMap::new();
     for (index, event) in history.events.iter().enumerate() {
         let by = event.by.as_str();
@@ -92,22 +130,23 @@ fn served(history: &History) -> Served {
                 open.insert((by, scope, *epoch), (event.at, index));
             }
             What::Ended { scope, epoch, .. } | What::Revoked { scope, epoch } => {
-                if let Some((from, began)) = open.remove(&(by, scope, *epoch)) {
-                    served.entry(scope.clone()).or_default().push((from, event.at, began));
+                let owner = (by, scope, *epoch);
+                if let Some(ready) = open.remove(&owner) {
+                    serves(owner, ready, event.at);
                 }
             }
-            What::Died { actor } => open.retain(|(whose, scope, _), (from, began)| {
-                let lives = *whose != actor.as_str();
+            What::Died { actor } => open.retain(|owner, ready| {
+                let lives = owner.0 != actor.as_str();
                 if !lives {
-                    served.entry((*scope).clone()).or_default().push((*from, event.at, *began));
+                    serves(*owner, *ready, event.at);
                 }
                 lives
             }),
             _ => {}
         }
     }
-    for ((_, scope, _), (from, began)) in open {
-        served.entry(scope.clone()).or_default().push((from, u64::MAX, began));
+    for (owner, ready) in open {
+        serves(owner, ready, u64::MAX);
     }
     for spans in served.values_mut() {
         spans.sort_unstable();
@@ -132,6 +171,22 @@ fn quiet(history: &History, verdict: &mut Verdict) {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// That it never grew calm is excused by a machine on which the observer itself came too late, and by nothing else.
+fn calm(history: &History, rules: &Rules, verdict: &mut Verdict) {
+    for (index, event) in history.events.iter().enumerate() {
+        if let What::NeverCalm { late_us } = event.what
+            && late_us <= rules.busy_us
+        {
+            let text = format!(
+                "it never grew calm, and the observer itself was late by {late_us} us at the most: more than {} us would \
+                 excuse it",
+                rules.busy_us
+            );
+            verdict.found(Rule::NeverCalm, [index], text);
         }
     }
 }

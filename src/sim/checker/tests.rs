@@ -60,7 +60,13 @@ impl Story {
         self.then("store", What::Raised { scope: scope(), epoch: epoch(e) })
     }
 
+    /// Somebody asked for it, too, when the story does not say who.
     fn applied(&mut self, op: OpId, e: u64) -> &mut Story {
+        let asked = |what: &What| matches!(what, What::Invoked { op: of, .. } if *of == op);
+        if !self.history.events.iter().any(|event| asked(&event.what)) {
+            let (call, token) = (Call::Write(op), Some((scope(), epoch(e))));
+            self.history.push(self.now, format!("w{e}"), What::Invoked { op, key: "k".into(), call, token });
+        }
         self.then("store", What::Applied { op, key: "k".into(), scope: scope(), epoch: epoch(e), value: op })
     }
 
@@ -236,6 +242,47 @@ fn i1_a_fence_that_goes_back_is_found() {
 }
 
 #[test]
+fn i1_a_write_that_nobody_asked_for_is_found() {
+    let took = |key: &str, e: u64, value: u64| What::Applied {
+        op: 1,
+        key: key.into(),
+        scope: scope(),
+        epoch: epoch(e),
+        value,
+    };
+    let after = |asks: bool, what: What| {
+        let mut story = Story::default();
+        if asks {
+            story.write("a", 1, 2);
+        }
+        story.then("store", what);
+        story
+    };
+    assert!(after(true, took("k", 2, 1)).check().held());
+    for (asks, what) in [
+        (false, took("k", 2, 1)),
+        (true, took("other", 2, 1)),
+        (true, took("k", 3, 1)),
+        (true, took("k", 2, 7)),
+    ] {
+        after(asks, what).only(Rule::TakenUnasked);
+    }
+    // A read is taken by nobody.
+    let mut read = Story::default();
+    read.call("a", 1, 2, Call::Read).then("store", took("k", 2, 1)).only(Rule::TakenUnasked);
+}
+
+#[test]
+fn i1_an_epoch_that_two_processes_use_is_found() {
+    let mut story = Story::default();
+    story.write("a.1", 1, 4).write("a.1", 2, 4).write("a.2", 3, 5);
+    assert!(story.check().held());
+    story.write("a.2", 4, 4).only(Rule::TwoUsers);
+    // Where a log may forget, it is no promise.
+    assert!(check(&story.history, &Rules { only_fences: true, ..Rules::default() }).held());
+}
+
+#[test]
 fn a_wrong_refusal_is_found() {
     Story::default().raised(2).stale("a", 1, 2, 2).only(Rule::WronglyRefused);
     Story::default().raised(2).stale("a", 1, 1, 9).only(Rule::WronglyRefused);
@@ -302,7 +349,7 @@ fn g5_an_unknown_write_may_take_effect_late_or_never_but_not_be_undone() {
 fn g5_operations_at_the_same_time_fit_in_either_order() {
     let at_once = |reads: &[&[u64]]| {
         let mut story = Story::default();
-        story.write("a", 1, 1).write("b", 2, 1).done("a", 1).done("b", 2);
+        story.write("a", 1, 1).write("b", 2, 0).done("a", 1).done("b", 2);
         for (op, found) in (10..).zip(reads) {
             story.read("c", op, 0, found);
         }
@@ -317,7 +364,8 @@ fn i4_an_acknowledged_write_that_the_next_owner_does_not_see_is_found() {
     // The acknowledgement arrives after the next owner's read, so by time alone the read may come first. By epochs not.
     let late = |e: u64, found: &[u64]| {
         let mut story = Story::default();
-        story.write("a", 1, 1).read("b", 2, e, found).done("a", 1);
+        let reader = if e == 1 { "a" } else { "b" };
+        story.write("a", 1, 1).read(reader, 2, e, found).done("a", 1);
         story
     };
     late(2, &[]).only(Rule::HiddenFromNextOwner);
@@ -342,6 +390,146 @@ fn i9_tenures_of_one_process_that_overlap_are_found() {
     let died = What::Died { actor: "a".into() };
     assert!(Story::default().began("a", 1).then("net", died).began("a", 2).check().held());
     assert!(Story::default().began("a", 1).began("b", 2).ended("a", 1).check().held(), "a was paused");
+}
+
+#[test]
+fn i9_a_tenure_that_never_ends_is_found() {
+    let after = |ends: bool| {
+        let mut story = Story::default();
+        story.began("a", 1).ready("a", 1).granted(1, 1, "a").then("net", What::Healed).granted(2, 2, "b");
+        if ends {
+            story.ended("a", 1);
+        }
+        story.began("b", 2).then("net", What::End);
+        story
+    };
+    assert!(after(true).check().held());
+    let verdict = after(false).only(Rule::NeverEnded);
+    assert!(verdict.to_string().contains("a still had orders/0 e1 at the end"), "{verdict}");
+    // It has only just been replaced; its process is no more; or it is the last who was granted it.
+    assert!(check(&after(false).history, &Rules { ends_us: 10_000, ..Rules::default() }).held());
+    let mut dead = Story::default();
+    dead.granted(1, 1, "a")
+        .began("a", 1)
+        .granted(2, 2, "b")
+        .then("net", What::Died { actor: "a".into() })
+        .then("net", What::End);
+    assert!(dead.check().held());
+    assert!(Story::default().granted(1, 1, "a").began("a", 1).then("net", What::End).check().held());
+}
+
+#[test]
+fn g4_an_owner_that_was_replaced_or_stopped_saying_that_it_owns_is_none() {
+    let begin = || {
+        let mut story = Story::default();
+        story.then("log", What::KeyspaceCreated { keyspace: "orders".parse().unwrap(), partitions: 1 });
+        story.granted(1, 1, "a").began("a", 1).ready("a", 1).then("net", What::Healed);
+        story
+    };
+    // Its successor never comes, and it goes on as if it owned.
+    let mut replaced = begin();
+    replaced.granted(2, 2, "b").then("net", What::End);
+    let rules = Rules { progress_us: Some(500), ends_us: 60_000_000, ..Rules::default() };
+    let verdict = check(&replaced.history, &rules);
+    assert_eq!((verdict.count(Rule::NoOwner), verdict.violations.len()), (1, 1), "{verdict}");
+    // It is asked, and has not said so for long.
+    let silent = |claims_to: u64| {
+        let mut story = begin();
+        story.claims("a", 1, 4_000, claims_to);
+        story.history.push(3_000_000, "net", What::End);
+        check(&story.history, &rules).count(Rule::NoOwner)
+    };
+    assert_eq!((silent(4_500), silent(2_999_000)), (1, 0));
+}
+
+#[test]
+fn g4_what_a_dead_owner_left_when_all_was_well_is_granted_in_time_or_found() {
+    let story = |what: &dyn Fn(&mut Story)| {
+        let mut story = Story::default();
+        let other: Scope = "orders/1".parse().unwrap();
+        let has = What::Began { scope: other, epoch: epoch(1), worker: worker("b") };
+        story.granted(1, 1, "a").began("a", 1).then("b", has).then("net", What::Steady);
+        story.history.push(100_000, "net", What::Fault { text: "a is killed".into() });
+        story.history.push(100_000, "net", What::Died { actor: "a".into() });
+        story.now = 100_000;
+        what(&mut story);
+        story.history.push(500_000, "net", What::End);
+        let rules = Rules { granted_us: Some(10_000), ..Rules::default() };
+        let verdict = check(&story.history, &rules);
+        assert_eq!(verdict.count(Rule::GrantedLate), verdict.violations.len(), "{verdict}");
+        verdict.violations.len()
+    };
+    let late = |story: &mut Story| {
+        story.now = 110_000;
+        story.granted(2, 2, "b");
+    };
+    let in_time = |story: &mut Story| {
+        story.granted(2, 2, "b");
+    };
+    assert_eq!(story(&in_time), 0);
+    assert_eq!(story(&late), 1);
+    assert_eq!(story(&|_| ()), 1, "it never was");
+    // Another fault, another leader, or nobody to grant it to.
+    let with = |what: What| {
+        story(&|story| {
+            story.then("n2", what.clone());
+            late(story);
+        })
+    };
+    assert_eq!(with(What::Fault { text: "x".into() }), 0);
+    assert_eq!(with(What::Elected { term: Term::new(2), node: NodeId::new(2).unwrap() }), 0);
+    assert_eq!(with(What::Died { actor: "b".into() }), 0);
+    assert_eq!(with(What::Note { text: "x".into() }), 1);
+}
+
+#[test]
+fn g4_a_partition_that_was_given_back_is_granted_in_time_or_found() {
+    let story = |why: Ending, steady: bool| {
+        let mut story = Story::default();
+        let other: Scope = "orders/1".parse().unwrap();
+        let has = What::Began { scope: other, epoch: epoch(1), worker: worker("b") };
+        story.granted(1, 1, "a").began("a", 1).then("b", has);
+        if steady {
+            story.then("net", What::Steady);
+        }
+        story.then("a", What::Ended { scope: scope(), epoch: epoch(1), why });
+        story.history.push(500_000, "net", What::End);
+        check(&story.history, &Rules { granted_us: Some(10_000), ..Rules::default() })
+            .count(Rule::GrantedLate)
+    };
+    assert_eq!(story(Ending::Revoked, true), 1);
+    assert_eq!(story(Ending::Lost, true), 1);
+    assert_eq!(story(Ending::Failed, true), 0, "it is held back");
+    assert_eq!(story(Ending::Revoked, false), 0, "while much is broken nobody can tell");
+}
+
+#[test]
+fn a_world_in_which_nothing_happens_is_found() {
+    let expected = [("orders".parse().unwrap(), 1), ("fast".parse().unwrap(), 1)].into();
+    let rules = Rules { expected, progress_us: Some(500), ..Rules::default() };
+    let mut nothing = Story::default();
+    nothing.then("net", What::Healed).then("net", What::Steady).then("net", What::End);
+    let verdict = check(&nothing.history, &rules);
+    assert_eq!((verdict.count(Rule::Inert), verdict.count(Rule::NoOwner)), (5, 2), "{verdict}");
+    // One keyspace that never came, beside another in which all is well.
+    let verdict = check(&good().history, &Rules { progress_us: Some(10_000), ..rules.clone() });
+    assert_eq!((verdict.count(Rule::Inert), verdict.count(Rule::NoOwner)), (1, 1), "{verdict}");
+    assert!(verdict.to_string().contains("the keyspace fast was never created"), "{verdict}");
+    // It is asked of worlds in which logs may forget, too; and who looks from time to time may have seen no election.
+    let verdict = check(&nothing.history, &Rules { only_fences: true, ..rules.clone() });
+    assert_eq!((verdict.count(Rule::Inert), verdict.violations.len()), (5, 5), "{verdict}");
+    let verdict = check(&nothing.history, &Rules { all_grants: false, ..rules });
+    assert_eq!(verdict.count(Rule::Inert), 4, "{verdict}");
+}
+
+#[test]
+fn i6_that_it_never_grew_calm_is_found_unless_the_observer_was_late_too() {
+    let never = |late_us| {
+        let mut story = Story::default();
+        story.then("run", What::NeverCalm { late_us });
+        check(&story.history, &Rules { busy_us: 666_666, ..Rules::default() }).count(Rule::NeverCalm)
+    };
+    assert_eq!((never(0), never(666_666), never(666_667)), (1, 1, 0));
 }
 
 #[test]

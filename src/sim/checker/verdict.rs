@@ -27,6 +27,10 @@ pub enum Rule {
     FenceWentBack,
     /// G1: a store took a write below an epoch that it had seen.
     StaleAccepted,
+    /// I1: a store took a write that nobody asked for, or another than was asked for.
+    TakenUnasked,
+    /// I1: two processes used one epoch of a partition.
+    TwoUsers,
     /// A fence refused what it must take, or named an epoch that it never saw.
     WronglyRefused,
     /// I8: a store took one operation twice.
@@ -43,10 +47,18 @@ pub enum Rule {
     EndedTwice,
     /// I9: one process had two tenures of one partition at once.
     TenuresOverlap,
+    /// I9: a tenure did not end although its partition had gone to another.
+    NeverEnded,
     /// G4: a partition had no live, ready owner in time.
     NoOwner,
+    /// G4: a partition whose owner went while all was well was not granted again within the promised bound.
+    GrantedLate,
     /// I6: something changed hands while nothing was to.
     NotQuiet,
+    /// I6: all was mended, and it never grew calm although the machine had time.
+    NeverCalm,
+    /// Nothing happened: a keyspace was never there, or nobody led, owned, or wrote.
+    Inert,
 }
 
 /// One broken rule.

@@ -236,6 +236,12 @@ pub enum What {
     Healed,
     /// From here to the next fault, or to [`What::End`], nothing is to change hands.
     Steady,
+    /// All was mended, and it never grew calm for as long as the observer waited.
+    NeverCalm {
+        /// By how much the observer itself was late at the most meanwhile, in microseconds: on a machine with too much to
+        /// do leases run out by themselves.
+        late_us: u64,
+    },
     /// A remark, for people.
     Note {
         /// It.

@@ -83,6 +83,9 @@ impl fmt::Display for What {
             What::Fault { text } => write!(f, "FAULT {text}"),
             What::Healed => write!(f, "the last fault is over"),
             What::Steady => write!(f, "steady from here on"),
+            What::NeverCalm { late_us } => {
+                write!(f, "it never grew calm; the observer was late by {} at the most", Ms(*late_us))
+            }
             What::Note { text } => write!(f, "{text}"),
             What::End => write!(f, "the end"),
         }

@@ -52,6 +52,10 @@ pub struct Figures {
     pub elections: u64,
 }
 
+/// How long an owner that was replaced may go on when all is well again: it has to hear that it is over, and what it does
+/// takes it up to four seconds more.
+const ENDS_MS: u64 = 8_000;
+
 /// Runs a world.
 ///
 /// # Errors
@@ -65,10 +69,16 @@ pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
         stage.tick(now)?;
     }
     let (history, figures, broken) = stage.close_down();
+    // Of a world that ends before owners had time to come back nobody can tell whether they would have.
+    let whole = plan.ends >= plan.steady;
+    let keyspaces = Plan::keyspaces().into_iter().filter(|_| whole);
     let mut rules = Rules {
         leases: !plan.beyond_drift,
-        // Of a world that ends before owners had time to come back nobody can tell whether they would have.
-        progress_us: (plan.ends >= plan.steady).then(|| plan.progress_ms() * 1_000),
+        progress_us: whole.then(|| plan.progress_ms() * 1_000),
+        ends_us: ENDS_MS * 1_000,
+        expected: keyspaces
+            .map(|name| Ok((name.parse()?, plan.partitions)))
+            .collect::<anyhow::Result<_>>()?,
         only_fences: plan.kind == Kind::Forgetful,
         ..Rules::default()
     };
