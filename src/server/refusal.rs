@@ -9,7 +9,7 @@ use crate::context::Context;
 use ringfence_api::Failure;
 use ringfence_api::convert::Owner;
 use ringfence_core::ids::{KeyspaceId, PartitionKey, SessionId};
-use ringfence_core::state::{Partition, Refused, State};
+use ringfence_core::state::{Partition, Refused, State, Subject};
 
 /// The failure to answer with when the state, as it is applied here now, has refused a command.
 pub fn to_failure(context: &Context, why: &Refused) -> Failure {
@@ -80,8 +80,21 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
             "the plan moves partition {} away from a worker that does not own it, or to the one that does; plan again",
             partition(*key, state)
         )),
+        Refused::PlanNotRunning(_) => Failure::refused(why),
+        Refused::Frozen(what) => Failure::refused(frozen(what, state)),
         Refused::NoOpenPlan(_) | Refused::NoSuchDirective(_) => Failure::not_found(why),
     }
+}
+
+/// That something is frozen, and what to do about it.
+fn frozen(what: &Subject, state: &State) -> String {
+    let name = match what {
+        Subject::Cluster => "the cluster".to_owned(),
+        Subject::Keyspace(id) => format!("keyspace {}", keyspace(*id, state)),
+        Subject::Partition(key) => format!("partition {}", partition(*key, state)),
+        Subject::Worker(worker) => format!("worker {worker}"),
+    };
+    format!("{name} is frozen: no planned move begins there; unfreeze it first")
 }
 
 /// `orders/17`, as people know a partition.
@@ -148,6 +161,7 @@ mod tests {
             ),
             (Refused::Limit { what: "the number of keyspaces", bound: 7 }, ErrorKind::Limit, "7"),
             (Refused::TooOld, ErrorKind::TooOld, "request id"),
+            (Refused::Frozen(Subject::Partition(key)), ErrorKind::Refused, "orders/3 is frozen"),
         ] {
             let (found, message) = told(why);
             assert!(found == kind && message.contains(part), "{found:?} {message}");

@@ -391,7 +391,9 @@ impl Simulation {
             self.ledger.refused += 1;
             return Ok(());
         };
-        if target != owner {
+        if target != owner && self.state.freeze_of_move(key, to).is_some() {
+            self.ledger.refused += 1;
+        } else if target != owner {
             self.leader.placing.moved_by_operator(key, self.now);
             let deadline = self.setup.policy.drain_deadline();
             let (to, why) = (to.clone(), GrantReason::Operator);

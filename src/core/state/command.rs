@@ -15,8 +15,9 @@ use std::time::Duration;
 
 /// One log entry: a small list of commands, all or nothing, under at most one request id.
 ///
-/// The one exception to "all or nothing" is a grant whose target has gone: the partition stays vacant, the outcome says
-/// so, and the rest of the entry stands.
+/// What a leader decided for several partitions at once must not fail for one of them. So there are two exceptions to
+/// "all or nothing": a grant whose target has gone or takes nothing any more, which leaves the partition vacant, and a
+/// planned drain that was overtaken, which changes nothing. The outcome says so, and the rest of the entry stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// Whose retry takes effect once.
@@ -99,12 +100,13 @@ pub enum Command {
         partition: PartitionKey,
         /// The partition's last epoch, `None` when it never had one. Refused when it has moved on.
         replaces: Option<Epoch>,
-        /// Who gets it. Stays vacant when that session has gone.
+        /// Who gets it. Stays vacant when that session has gone, or its worker is drained or cordoned.
         to: SessionId,
         /// Why, for the history.
         why: GrantReason,
     },
-    /// Begins a planned move. Draining again changes nothing, the deadline included.
+    /// Begins a planned move. Draining again changes nothing, the deadline included. At another epoch, of a partition
+    /// without an owner, or where something is frozen, an operator's is refused and any other passed over.
     Drain {
         /// The partition.
         partition: PartitionKey,
@@ -182,7 +184,7 @@ pub enum Command {
         /// Why, in the operator's words.
         reason: String,
     },
-    /// The rest of the entry is done in the name of an earlier directive.
+    /// The rest of the entry is done in the name of an earlier directive; of a plan, only while it is carried out.
     Under {
         /// The directive.
         directive: LogIndex,

@@ -106,6 +106,11 @@ impl WorkerSettings {
         self.drained.or(self.drained_until_join)
     }
 
+    /// It is granted nothing.
+    pub fn takes_nothing(&self) -> bool {
+        self.drain().is_some() || self.cordoned.is_some()
+    }
+
     /// These settings after a change by the directive `by`. What was on already keeps naming the one that turned it on.
     pub(super) fn with(&self, change: &WorkerChange, by: LogIndex) -> WorkerSettings {
         WorkerSettings {

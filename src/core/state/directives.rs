@@ -1,14 +1,41 @@
 //! Commands that carry out what operators decided.
 
+use super::State;
 use super::apply::Change;
 use super::directive::{
     DIRECTIVES_LEN, Directive, MAX_DIRECTIVE_BYTES, MAX_PARTITION_SETTINGS, MAX_PARTITION_WEIGHT,
     MAX_WORKER_SETTINGS, PartitionChange, PartitionSettings, Subject, WorkerChange, WorkerSettings, switched,
 };
 use super::outcome::{Event, Outcome, Refused};
+use super::partition::Partition;
+use super::plans::PlanStage;
 use super::text::cut;
 use super::undo::Undo;
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, WorkerId};
+
+impl State {
+    /// What an operator froze that keeps this partition from being moved to this worker.
+    pub fn freeze_of_move(&self, key: PartitionKey, to: &WorkerId) -> Option<Subject> {
+        let keyspace = self.keyspaces.get(&key.keyspace);
+        let owner =
+            self.partition(key).and_then(Partition::owner).and_then(|owner| self.sessions.get(&owner));
+        let is_frozen =
+            |worker: &WorkerId| self.worker_settings.get(worker).is_some_and(|w| w.frozen.is_some());
+        if self.frozen.is_some() {
+            Some(Subject::Cluster)
+        } else if keyspace.is_some_and(|keyspace| keyspace.frozen.is_some()) {
+            Some(Subject::Keyspace(key.keyspace))
+        } else if keyspace
+            .and_then(|k| k.settings.get(&key.partition))
+            .is_some_and(|set| set.frozen.is_some())
+        {
+            Some(Subject::Partition(key))
+        } else {
+            let workers = owner.map(|owner| &owner.worker).into_iter().chain([to]);
+            workers.filter(|worker| is_frozen(worker)).map(|worker| Subject::Worker(worker.clone())).next()
+        }
+    }
+}
 
 impl Change<'_> {
     /// Remembers a directive. The commands after it in the entry are carried out in its name.
@@ -31,10 +58,14 @@ impl Change<'_> {
     }
 
     /// The commands after it in the entry are carried out in the name of an earlier directive, which may have been
-    /// forgotten since.
+    /// forgotten since. Nothing more is done in the name of a plan that was stopped, or that has not started.
     pub(super) fn under(&mut self, directive: LogIndex) -> Result<Outcome, Refused> {
         if directive == LogIndex::new(0) || directive >= self.index {
             return Err(Refused::NoSuchDirective(directive));
+        }
+        let plan = self.state.plans.iter().find(|plan| plan.id == directive);
+        if plan.is_some_and(|plan| plan.stage != PlanStage::Running) {
+            return Err(Refused::PlanNotRunning(directive));
         }
         self.directive = Some(directive);
         Ok(Outcome::Done)

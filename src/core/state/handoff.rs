@@ -5,11 +5,13 @@
 
 use super::apply::Change;
 use super::command::Released;
+use super::directive::WorkerSettings;
 use super::keyspace::Takeover;
 use super::outcome::{Event, Outcome, Refused};
 use super::partition::{
     Cooling, CoolingWhy, Drain, GrantReason, MAX_FAILURE_BYTES, Partition, Phase, Setback, Tenure,
 };
+use super::session::Session;
 use super::text::cut;
 use super::undo::Undo;
 use crate::ids::{Epoch, EpochFloor, MoveId, PartitionKey, SessionId, WorkerId};
@@ -114,7 +116,11 @@ impl Change<'_> {
         if partition.phase != Phase::Vacant && !mutant!("owned-granted-again") {
             return Err(Refused::NotVacant(key));
         }
-        let target = self.state.sessions.get(&to).filter(|session| !session.withdrawn);
+        // What was decided before an operator took the worker out must not reach it after: whoever asked may have been
+        // told that it can be stopped.
+        let settings = |session: &Session| self.state.worker_settings.get(&session.worker);
+        let taken_out = |session: &Session| settings(session).is_some_and(WorkerSettings::takes_nothing);
+        let target = self.state.sessions.get(&to).filter(|session| !session.withdrawn && !taken_out(session));
         let Some(session) = target else { return Ok(Outcome::LeftVacant) };
         if !session.keyspaces.contains(&key.keyspace) {
             return Err(Refused::NotServing { session: to, keyspace: key.keyspace });
@@ -138,7 +144,24 @@ impl Change<'_> {
         Ok(Outcome::Granted(epoch))
     }
 
+    /// A move that a leader planned may meet another state than it was planned for: its partition has moved on, or was
+    /// frozen meanwhile. It is passed over then, and those beside it begin. An operator's move is refused and says why.
     pub(super) fn drain(
+        &mut self,
+        key: PartitionKey,
+        epoch: Epoch,
+        to: &WorkerId,
+        deadline: Duration,
+        why: GrantReason,
+    ) -> Result<Outcome, Refused> {
+        match self.begin_drain(key, epoch, to, deadline, why) {
+            Err(Refused::Limit { what, bound }) => Err(Refused::Limit { what, bound }),
+            Err(_) if why.is_planned() => Ok(Outcome::Unchanged),
+            other => other,
+        }
+    }
+
+    fn begin_drain(
         &mut self,
         key: PartitionKey,
         epoch: Epoch,
@@ -152,6 +175,9 @@ impl Change<'_> {
             Phase::Draining(drain) => return Ok(Outcome::Draining(drain.move_id)),
             Phase::Vacant | Phase::Cooling(_) => return Err(Refused::NotOwned(key)),
         };
+        if let Some(frozen) = self.state.freeze_of_move(key, to) {
+            return Err(Refused::Frozen(frozen));
+        }
         let move_id = self.state.counters.take_move()?;
         let (to, directive) = (to.clone(), self.directive);
         self.change(key, |partition| {

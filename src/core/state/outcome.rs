@@ -1,6 +1,6 @@
 //! What an entry did: outcomes, refusals and events.
 
-use super::directive::MAX_PARTITION_WEIGHT;
+use super::directive::{MAX_PARTITION_WEIGHT, Subject};
 use super::keyspace::PolicyError;
 use super::session::{EndReason, Suspicion};
 use crate::ids::{
@@ -29,7 +29,8 @@ pub enum Outcome {
     Joined(SessionId),
     /// The partition is granted under this epoch.
     Granted(Epoch),
-    /// The session to be granted the partition has gone, or is about to. It stays vacant; the entry stands.
+    /// The session to be granted the partition has gone, is about to, or takes nothing by an operator's word. It stays
+    /// vacant; the entry stands.
     LeftVacant,
     /// The partition drains under this move, begun now or before.
     Draining(MoveId),
@@ -180,6 +181,12 @@ pub enum Refused {
         "partition {0} cannot be moved as the plan says: it names another owner, or its owner as the target"
     )]
     NoSuchMove(PartitionKey),
+    /// The plan in whose name something was to be done is not being carried out.
+    #[error("plan {0} is not being carried out: it was cancelled, is done, or is still being written")]
+    PlanNotRunning(LogIndex),
+    /// A planned move of something that is frozen.
+    #[error("{0:?} is frozen: no planned move begins there; unfreeze it first")]
+    Frozen(Subject),
     /// A suspicion is one or two thirds.
     #[error("a session is suspected for 1 or 2 thirds of its ttl, not {0}")]
     Thirds(u8),

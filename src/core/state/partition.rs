@@ -143,6 +143,13 @@ pub struct Setback {
     pub error: String,
 }
 
+impl GrantReason {
+    /// A leader moves it by itself, or because of a plan or of something set; not by an operator's order to move it.
+    pub fn is_planned(self) -> bool {
+        self != GrantReason::Operator
+    }
+}
+
 impl Setback {
     /// How long the partition waits: 1 s, doubled with each failure, at most 60 s.
     pub fn backoff(&self) -> Duration {

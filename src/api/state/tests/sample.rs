@@ -288,7 +288,7 @@ pub(crate) fn state_of_format_2() -> State {
     let id = KeyspaceId::new(1);
     let on = || WorkerChange { drained: Some(true), ..WorkerChange::default() };
     let set_worker = |name, change| Command::SetWorker { worker: worker(name), change };
-    apply(vec![direct(Subject::Worker(worker("w1")), "drain"), set_worker("w1", on())]);
+    let drained = apply(vec![direct(Subject::Worker(worker("w1")), "drain"), set_worker("w1", on())]);
     let all = WorkerChange {
         drained_until_join: Some(true),
         cordoned: Some(true),
@@ -304,12 +304,7 @@ pub(crate) fn state_of_format_2() -> State {
     ]);
     let heavy = PartitionChange { weight: Some(Some(2)), ..PartitionChange::default() };
     apply(vec![Command::SetPartition { partition: key(5), change: heavy }]);
-    apply(vec![direct(Subject::Cluster, "freeze"), Command::Freeze { keyspace: None, frozen: true }]);
-    apply(vec![
-        direct(Subject::Keyspace(id), "freeze"),
-        Command::Freeze { keyspace: Some(id), frozen: true },
-        Command::UpdateKeyspace { keyspace: id, change: change_of_format_2() },
-    ]);
+    apply(vec![Command::UpdateKeyspace { keyspace: id, change: change_of_format_2() }]);
     let plan =
         apply(vec![direct(Subject::Keyspace(id), "apply a plan"), Command::OpenPlan { size: 2, map: None }]);
     apply(vec![Command::ExtendPlan { plan, moves: vec![planned(0, 1)] }]);
@@ -321,9 +316,14 @@ pub(crate) fn state_of_format_2() -> State {
     apply(vec![Command::ExtendPlan { plan, moves: vec![planned(0, 1)] }]);
     apply(vec![Command::CancelPlan { plan }]);
     apply(vec![
-        Command::Under { directive: plan },
+        Command::Under { directive: drained },
         Command::DrainOver { partition: key(0), epoch: epoch(1), move_id: MoveId::new(2) },
         Command::Evict { session: session(2) },
+    ]);
+    apply(vec![direct(Subject::Cluster, "freeze"), Command::Freeze { keyspace: None, frozen: true }]);
+    apply(vec![
+        direct(Subject::Keyspace(id), "freeze"),
+        Command::Freeze { keyspace: Some(id), frozen: true },
     ]);
     state
 }

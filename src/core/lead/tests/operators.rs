@@ -68,6 +68,30 @@ fn a_worker_that_is_no_longer_drained_gets_its_share_again() {
 }
 
 #[test]
+fn where_every_worker_is_drained_a_partition_waits_also_one_that_is_pinned_or_was_on_its_way() {
+    let mut world = World::of(4, &["a", "b"], policy());
+    let (moving, pinned) = (world.owned_by("a")[0], world.owned_by("a")[1]);
+    world.worker("a").releases = false;
+    world.drain(moving, "b", 60_000);
+    let pin = PartitionChange { pin: Some(Some(worker("b"))), ..PartitionChange::default() };
+    set_partition(&mut world, pinned, pin);
+    for name in ["a", "b"] {
+        set(&mut world, name, drained(true));
+    }
+    world.worker("a").releases = true;
+    // `work` holds that the leader comes to rest.
+    world.pass(5_000);
+    assert_eq!((world.owner(moving), world.owner(pinned)), (None, Some("a")));
+    let began = world.now;
+    world.kill("a");
+    world.pass(12_000);
+    assert_eq!((world.owner(pinned), world.grants_since(began).len()), (None, 0), "nobody takes it");
+    set(&mut world, "b", drained(false));
+    world.pass(1_000);
+    assert_eq!(world.owned_by("b").len(), 4);
+}
+
+#[test]
 fn a_cordoned_worker_keeps_what_it_has_and_gets_nothing_not_even_repairs() {
     let mut world = World::of(12, &["a", "b", "c"], policy());
     let had = world.owned_by("a");

@@ -162,6 +162,39 @@ fn a_grant_says_by_whose_word_the_partition_moved() {
 }
 
 #[test]
+fn a_move_decided_before_a_freeze_does_not_begin_after_it() {
+    let key = PartitionKey { keyspace: crate::ids::KeyspaceId::new(1), partition: PartitionId::new(0) };
+    let frozen = || WorkerChange { frozen: Some(true), ..WorkerChange::default() };
+    let of_partition = PartitionChange { frozen: Some(true), ..PartitionChange::default() };
+    let freeze = |keyspace| Command::Freeze { keyspace, frozen: true };
+    for (command, what) in [
+        (freeze(None), Subject::Cluster),
+        (freeze(Some(key.keyspace)), Subject::Keyspace(key.keyspace)),
+        (Command::SetPartition { partition: key, change: of_partition }, Subject::Partition(key)),
+        (set("a", frozen()), Subject::Worker(worker("a"))),
+        (set("b", frozen()), Subject::Worker(worker("b"))),
+    ] {
+        let (mut world, owned, a, b, e1) = World::owned(PolicyChange::default());
+        assert_eq!(owned, key);
+        world.ok(command.clone());
+        world.unchanged(drain(key, e1, "b"));
+        let (to, deadline, why) = (worker("b"), Duration::from_secs(5), GrantReason::Operator);
+        let asked = Command::Drain { partition: key, epoch: e1, to, deadline, why };
+        assert_eq!(world.refused(asked), Refused::Frozen(what.clone()));
+
+        // What has begun goes on.
+        let (mut world, ..) = World::owned(PolicyChange::default());
+        world.ok(drain(key, e1, "b"));
+        world.ok(command);
+        assert!(matches!(world.ok(drain(key, e1, "b")), Outcome::Draining(_)), "{what:?}");
+        let why = GrantReason::Balance;
+        let grant = Command::Grant { partition: key, replaces: Some(e1), to: b, why };
+        let outcomes = world.apply(None, vec![release(key, e1, a), grant]).outcome.unwrap();
+        assert_eq!(outcomes, [Outcome::Done, Outcome::Granted(epoch(2))], "{what:?}");
+    }
+}
+
+#[test]
 fn directives_are_bounded_in_number_and_in_length() {
     let mut world = World::new();
     let long = "ä".repeat(MAX_DIRECTIVE_BYTES);

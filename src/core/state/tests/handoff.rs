@@ -13,10 +13,10 @@
 //! | Cooling | EndCooling | Vacant |
 
 use super::world::{World, by_fence, drain, epoch, failed, release, secs, worker};
-use crate::ids::{LogIndex, MoveId, PartitionId};
+use crate::ids::{LogIndex, MoveId, PartitionId, PartitionKey};
 use crate::state::{
     Command, CoolingWhy, Drain, Event, GrantReason, MAX_FAILURE_BYTES, Outcome, Phase, PolicyChange, Refused,
-    Released,
+    Released, WorkerChange,
 };
 use std::time::Duration;
 
@@ -104,16 +104,65 @@ fn p04_draining_again_changes_nothing_its_deadline_included() {
 }
 
 #[test]
-fn a_drain_of_what_nobody_owns_or_of_another_epoch_is_refused() {
+fn a_drain_of_what_nobody_owns_or_of_another_epoch_is_refused_or_passed_over() {
     let (mut world, key, a, _) = World::with_two_workers(PolicyChange::default());
+    let drain_by = |why| {
+        let mut other = key;
+        other.partition = PartitionId::new(1);
+        [key, other].map(|partition| Command::Drain {
+            partition,
+            epoch: epoch(1),
+            to: worker("b"),
+            deadline: secs(5),
+            why,
+        })
+    };
+    let [asked, of_nothing] = drain_by(GrantReason::Operator);
+    let [planned, planned_of_nothing] = drain_by(GrantReason::Balance);
     let stale = Refused::StaleEpoch { partition: key, named: Some(epoch(1)), current: None };
-    assert_eq!(world.refused(drain(key, epoch(1), "b")), stale);
+    assert_eq!(world.refused(asked.clone()), stale);
+    world.unchanged(planned.clone());
     world.grant(key, a);
     world.ok(release(key, epoch(1), a));
-    assert_eq!(world.refused(drain(key, epoch(1), "b")), Refused::NotOwned(key));
-    let mut other = key;
-    other.partition = PartitionId::new(1);
-    assert_eq!(world.refused(drain(other, epoch(1), "b")), Refused::NoSuchPartition(other));
+    assert_eq!(world.refused(asked), Refused::NotOwned(key));
+    world.unchanged(planned);
+    assert!(matches!(world.refused(of_nothing), Refused::NoSuchPartition(_)));
+    world.unchanged(planned_of_nothing);
+}
+
+#[test]
+fn f055_a_planned_drain_that_was_overtaken_takes_no_other_with_it() {
+    let mut world = World::new();
+    let keyspace = world.create("orders", 3, PolicyChange::default());
+    let a = world.join("a", keyspace);
+    world.join("b", keyspace);
+    let keys = [0, 1, 2].map(|n| PartitionKey { keyspace, partition: PartitionId::new(n) });
+    keys.iter().for_each(|key| assert_eq!(world.grant(*key, a), epoch(1)));
+    // Its task returned while the entry was on its way.
+    world.ok(release(keys[1], epoch(1), a));
+    let outcomes = world.apply(None, keys.map(|key| drain(key, epoch(1), "b")).to_vec()).outcome.unwrap();
+    let (first, third) = (MoveId::new(1), MoveId::new(2));
+    assert_eq!(outcomes, [Outcome::Draining(first), Outcome::Unchanged, Outcome::Draining(third)]);
+    assert_eq!(world.phase(keys[1]), &Phase::Vacant);
+}
+
+#[test]
+fn a_grant_decided_before_its_worker_was_taken_out_leaves_the_partition_vacant() {
+    let on = Some(true);
+    for change in [
+        WorkerChange { drained: on, ..WorkerChange::default() },
+        WorkerChange { drained_until_join: on, ..WorkerChange::default() },
+        WorkerChange { cordoned: on, ..WorkerChange::default() },
+    ] {
+        let (mut world, key, a, b, e1) = World::owned(PolicyChange::default());
+        world.ok(drain(key, e1, "b"));
+        let why = GrantReason::Balance;
+        let grant = Command::Grant { partition: key, replaces: Some(e1), to: b, why };
+        world.ok(Command::SetWorker { worker: worker("b"), change: change.clone() });
+        let outcomes = world.apply(None, vec![release(key, e1, a), grant]).outcome.unwrap();
+        assert_eq!(outcomes, [Outcome::Done, Outcome::LeftVacant], "{change:?}");
+        assert_eq!(world.partition(key).epoch(), Some(e1), "no epoch is spent on it");
+    }
 }
 
 #[test]

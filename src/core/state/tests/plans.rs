@@ -124,6 +124,31 @@ fn a_plan_s_move_begins_at_the_owner_and_ends_at_another() {
     world.ok(extend(id, &[to_b(0)]));
 }
 
+/// Where a cancelled plan can be undone, a move that began behind its end would be missed.
+#[test]
+fn a_move_of_a_plan_decided_before_its_end_does_not_begin_after_it() {
+    let (mut world, _) = world();
+    let id = open(&mut world, 2);
+    let decided = || vec![Command::Under { directive: id }, drain(key(1), epoch(1), "b")];
+    let why = |world: &mut World| world.apply(None, decided()).outcome.unwrap_err().why;
+    assert_eq!(why(&mut world), Refused::PlanNotRunning(id), "it has not started");
+    world.ok(extend(id, &[to_b(0), to_b(1)]));
+    begin(&mut world, id, 0);
+    world.ok(Command::CancelPlan { plan: id });
+    let before = world.state.clone();
+    assert_eq!(why(&mut world), Refused::PlanNotRunning(id));
+    world.assert_same_but_for_the_index(before);
+
+    // One of which nothing is remembered is a directive like any other.
+    for n in [2, 3] {
+        let next = open(&mut world, 1);
+        world.ok(extend(next, &[to_b(n)]));
+        begin(&mut world, next, n);
+    }
+    assert_eq!(world.state.plans().find(|plan| plan.id == id), None);
+    world.apply(None, decided()).outcome.unwrap();
+}
+
 #[test]
 fn one_plan_at_a_time_and_in_order() {
     let (mut world, _) = world();
@@ -142,7 +167,6 @@ fn one_plan_at_a_time_and_in_order() {
     assert_eq!(world.refused(Command::OpenPlan { size: 1, map: None }), Refused::PlanRunning(second));
     world.ok(Command::CancelPlan { plan: second });
     world.unchanged(Command::CancelPlan { plan: second });
-    begin(&mut world, second, 2);
     assert_eq!(plan(&world, second).stage, PlanStage::Cancelled);
     for size in [0, MAX_PLAN_MOVES + 1] {
         assert!(matches!(world.refused(Command::OpenPlan { size, map: None }), Refused::Limit { .. }));

@@ -177,7 +177,7 @@ fn the_random_histories_reach_every_phase_and_every_outcome() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen = BTreeMap::<&str, u32>::new();
-    for _ in 0..200 {
+    for _ in 0..300 {
         let throws = throws(80).new_tree(&mut runner).expect("a value").current();
         let mut state = State::new();
         for (index, throw) in (1..).zip(&throws) {

@@ -139,7 +139,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
                 weight: (e % 2 == 0).then(|| (e % 4 == 0).then_some(u32::from(e) * 5_000 + 1)),
             },
         },
-        47 => Command::Freeze { keyspace: (c % 2 == 0).then_some(partition.keyspace), frozen: d % 2 == 0 },
+        47 => Command::Freeze { keyspace: (c % 2 == 0).then_some(partition.keyspace), frozen: d % 4 == 0 },
         48 | 49 => Command::OpenPlan {
             size: u32::from(a % 4),
             map: (b % 2 == 0).then(|| Revision::new(u64::from(c) + 1)),
