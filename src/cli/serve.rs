@@ -92,6 +92,9 @@ struct Tuning {
     /// Have workers tell the loads of their partitions so often, in keyspaces that balance by load [default: 5000]
     #[arg(long, env = "RINGFENCE_MEASURE_EVERY_MS", value_name = "MS")]
     measure_every_ms: Option<u64>,
+    /// Slow repairs down when more than so many sessions in a hundred are lost together; 100: never [default: a third]
+    #[arg(long, env = "RINGFENCE_BRAKE_PERCENT", value_name = "PERCENT")]
+    brake_percent: Option<u16>,
 }
 
 impl ServeArgs {
@@ -121,6 +124,7 @@ impl ServeArgs {
             settle_ms: tuning.settle_ms,
             cool_down_ms: tuning.cool_down_ms,
             measure_every_ms: tuning.measure_every_ms,
+            brake_percent: tuning.brake_percent,
             log: tuning.log,
             log_format: log_format.map(|format| match format {
                 LogFormat::Text => "text".to_owned(),

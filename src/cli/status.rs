@@ -131,6 +131,10 @@ fn shape_of(health: &Health) -> StatusShape {
 /// Why somebody is needed.
 fn reasons(health: &Health) -> Vec<String> {
     let mut reasons = Vec::new();
+    // First: what follows may be what the brake waits for.
+    if !health.brake.is_empty() {
+        reasons.push(format!("THE BRAKE IS ON: {}", health.brake));
+    }
     if health.cluster.leader.is_none() {
         reasons.push("no node leads".to_owned());
     }
@@ -155,9 +159,6 @@ fn reasons(health: &Health) -> Vec<String> {
     }
     if health.failing.total > 0 {
         reasons.push(format!("{} whose owners' tasks fail", partitions(health.failing.total)));
-    }
-    if !health.brake.is_empty() {
-        reasons.push(format!("repairs are slowed down: {}", health.brake));
     }
     reasons
 }

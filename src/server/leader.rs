@@ -9,7 +9,7 @@ use crate::context::Context;
 use futures_util::future::join_all;
 use ringfence_api::Failure;
 use ringfence_core::ids::Term;
-use ringfence_core::lead::{Leadership, Settings};
+use ringfence_core::lead::{Brake, Leadership, Settings};
 use ringfence_core::mutant;
 use ringfence_core::state::{Command, Refusal};
 use std::time::Duration;
@@ -79,10 +79,20 @@ fn due(context: &Context, term: Term) -> Vec<Vec<Command>> {
     let now = context.clock.now();
     let local = &mut *context.replica.lock();
     let state = &local.state;
-    match local.leadership.as_mut().filter(|led| led.term() == term) {
-        Some(leadership) => leadership.due(now, state),
-        None => Vec::new(),
+    let Some(leadership) = local.leadership.as_mut().filter(|led| led.term() == term) else {
+        return Vec::new();
+    };
+    let entries = leadership.due(now, state);
+    if let Some(Brake { lost, of, window }) = leadership.placing.brake_to_tell(now, state) {
+        tracing::error!(
+            lost,
+            of,
+            window_ms = window.as_millis(),
+            "THE BRAKE IS ON: {lost} of {of} sessions ran out together, so repairs go on at the budget of moves; look at the \
+             network and at this node before the workers, then `ringfence rebalance release-brake`, or wait"
+        );
     }
+    entries
 }
 
 async fn carry_out(context: &Context, term: Term, entries: Vec<Vec<Command>>) {

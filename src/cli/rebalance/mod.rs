@@ -6,9 +6,11 @@
 //! | `plan` | a plan as it would be |
 //! | `saved` | a plan in a file, for whoever reviews it |
 //! | `apply` | approving a plan, and the way back |
+//! | `brake` | letting the brake go |
 //! | `status` | how far approved plans are |
 
 mod apply;
+mod brake;
 mod plan;
 mod saved;
 mod status;
@@ -122,6 +124,20 @@ Without a plan it is the last one, if you approved it; of somebody else's it say
         #[command(flatten)]
         who: Who,
     },
+    /// Let the brake go: what was lost together is granted to others at full speed
+    #[command(after_help = "\
+When many sessions are lost together it is often the network or the coordinator that is ill, and repairs are slowed down
+to the budget of moves for one TTL (`ringfence status` says so first). When the workers are gone indeed, this says that it is meant. It
+concerns what was lost until now: a later loss brings the brake back.
+
+Example:
+  ringfence rebalance release-brake --reason 'zone b is off'")]
+    ReleaseBrake {
+        #[command(flatten)]
+        who: Who,
+        #[command(flatten)]
+        sure: Sure,
+    },
     /// Replay what happens to workers over time, to see what a policy would do; no cluster is asked
     Simulate(Box<simulate::SimulateArgs>),
 }
@@ -142,6 +158,7 @@ pub(crate) async fn run(args: RebalanceArgs) -> Outcome {
         Verb::Pause { keyspace, who, sure } => {
             keyspace_or_all(common, keyspace.as_ref(), true, &who, Some(sure)).await
         }
+        Verb::ReleaseBrake { who, sure } => brake::release(common, &who, sure).await,
         Verb::Simulate(args) => simulate::run(common.output(), &args),
         Verb::Resume { keyspace, who } => keyspace_or_all(common, keyspace.as_ref(), false, &who, None).await,
     }

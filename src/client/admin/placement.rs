@@ -102,6 +102,20 @@ impl Admin {
         Ok(answer.changed)
     }
 
+    /// Lets the brake go that slows repairs down after many workers were lost together (see [`Health::brake`](super::Health)): they are
+    /// gone, and what they had may go to others at once. A later loss brings the brake back. Returns false when it is not on.
+    ///
+    /// # Errors
+    /// As for any call.
+    pub async fn release_brake(&self) -> Result<bool, Error> {
+        let request = v1::ReleaseBrakeRequest {
+            request: Some(self.request_id().await?),
+            directive: Some(self.directive()),
+        };
+        let answer = self.ask_placement(CHANGE, request, async |mut c, r| c.release_brake(r).await).await?;
+        Ok(answer.changed)
+    }
+
     /// Stops planned moves in a keyspace, or with `None` in all, or lets them go on. Partitions without an owner are granted
     /// all the same. Returns false when it was so already.
     ///

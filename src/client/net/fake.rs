@@ -26,6 +26,7 @@ pub(crate) enum Asked {
     Drill(v1::RunDrillRequest),
     SetWorker(v1::SetWorkerRequest),
     EvictWorker(v1::EvictWorkerRequest),
+    ReleaseBrake(v1::ReleaseBrakeRequest),
     ForgetWorker(v1::ForgetWorkerRequest),
     SetPartition(v1::SetPartitionRequest),
     Freeze(v1::FreezeRequest),
@@ -283,6 +284,8 @@ placement_service! {
         set_worker(SetWorkerRequest) -> PlacementChanged, Asked::SetWorker,
             Answered::Changed(changed) => v1::PlacementChanged { changed };
         evict_worker(EvictWorkerRequest) -> PlacementChanged, Asked::EvictWorker,
+            Answered::Changed(changed) => v1::PlacementChanged { changed };
+        release_brake(ReleaseBrakeRequest) -> PlacementChanged, Asked::ReleaseBrake,
             Answered::Changed(changed) => v1::PlacementChanged { changed };
         forget_worker(ForgetWorkerRequest) -> PlacementChanged, Asked::ForgetWorker,
             Answered::Changed(changed) => v1::PlacementChanged { changed };

@@ -24,7 +24,7 @@ pub use holds::Holds;
 pub use loads::{LoadSource, Loads, Weights};
 pub use pace::Pace;
 pub use picture::{Outlook, ZONE_LABEL, standing};
-pub use placing::{Placing, Settings};
+pub use placing::{Brake, Placing, Settings, Share};
 pub use presence::{GRACE, Presence};
 pub use release::release;
 pub use survey::{Survey, WhatIf};

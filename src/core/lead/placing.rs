@@ -38,6 +38,41 @@ pub struct Settings {
     /// How often workers measure the loads of partitions, in keyspaces that balance by load. Loads that have changed are
     /// looked at as often.
     pub measure_every: Duration,
+    /// More than this part of the sessions has to end within a TTL for the brake.
+    pub brake: Share,
+}
+
+/// A part of a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Share {
+    part: u16,
+    of: u16,
+}
+
+impl Share {
+    /// A third: from there on it is hardly the workers that are ill.
+    pub const THIRD: Share = Share { part: 1, of: 3 };
+
+    /// So many in a hundred; 100 is never exceeded.
+    pub const fn percent(percent: u16) -> Share {
+        Share { part: percent, of: 100 }
+    }
+
+    /// Whether so many of all are more than this.
+    fn is_less_than(self, some: usize, all: usize) -> bool {
+        some as u128 * u128::from(self.of) > all as u128 * u128::from(self.part)
+    }
+}
+
+/// Why repairs are slowed down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Brake {
+    /// How many sessions ran out within the window, and nobody has said that it was meant.
+    pub lost: usize,
+    /// Of how many.
+    pub of: usize,
+    /// Within so long; the brake lets go when it has passed.
+    pub window: Duration,
 }
 
 impl Default for Settings {
@@ -46,6 +81,7 @@ impl Default for Settings {
             settle: Duration::from_millis(500),
             cool_down: Duration::from_secs(30),
             measure_every: Duration::from_secs(5),
+            brake: Share::THIRD,
         }
     }
 }
@@ -65,8 +101,10 @@ pub struct Placing {
     resting: BTreeMap<PartitionKey, Instant>,
     /// Partitions that an operator moved, and when.
     moved: BTreeMap<PartitionKey, Instant>,
-    /// When leases ran out, for the brake.
+    /// When leases ran out, for the brake, as far as no operator has let it go since.
     expired: VecDeque<Instant>,
+    /// Somebody was told that the brake is on.
+    told_of_brake: bool,
     /// When the brake next lets a partition through above the budget.
     brake_opens: Instant,
     rings: BTreeMap<KeyspaceId, (Ring, PartitionKeys)>,
@@ -125,6 +163,7 @@ impl Placing {
             resting: BTreeMap::new(),
             moved: BTreeMap::new(),
             expired: VecDeque::new(),
+            told_of_brake: false,
             brake_opens: now,
             rings: BTreeMap::new(),
             fresh: true,
@@ -255,20 +294,44 @@ impl Placing {
         self.errors.iter().map(|(id, error)| (*id, error))
     }
 
-    /// More than a third of the sessions, and more than two, ran out within the last TTL.
+    /// More than a third of the sessions (or what the settings say), and more than two, ran out within the last TTL.
     pub fn braked(&self, now: Instant, state: &State) -> bool {
-        self.braked_with(now, state, 0)
+        self.brake(now, state).is_some()
     }
 
-    /// The same when so many more are about to.
-    fn braked_with(&self, now: Instant, state: &State, expiring: usize) -> bool {
+    /// Why repairs are slowed down, if they are.
+    pub fn brake(&self, now: Instant, state: &State) -> Option<Brake> {
+        self.brake_with(now, state, 0)
+    }
+
+    /// The same when so many more are about to run out.
+    fn brake_with(&self, now: Instant, state: &State, expiring: usize) -> Option<Brake> {
         if self.expired.len() + expiring <= 2 {
-            return false;
+            return None;
         }
         let window = state.sessions().map(Session::ttl).max().unwrap_or(crate::state::DEFAULT_TTL);
         let ended = self.expired.iter().rev().take_while(|at| now.since(**at) <= window).count();
-        let lost = ended + expiring;
-        lost > 2 && lost * 3 > state.sessions.len() + ended
+        let (lost, of) = (ended + expiring, state.sessions.len() + ended);
+        (lost > 2 && self.settings.brake.is_less_than(lost, of)).then_some(Brake { lost, of, window })
+    }
+
+    /// Lets the brake go: an operator has looked, and the workers are gone. It is the losses until now that are meant, so
+    /// the brake is there again for the next ones, and when another node begins to lead.
+    pub fn release_brake(&mut self) {
+        self.expired.clear();
+        self.fresh = true;
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_brake(&mut self, share: Share) {
+        self.settings.brake = share;
+    }
+
+    /// The brake, when it has come on since the last call: for an alarm that sounds once each time.
+    pub fn brake_to_tell(&mut self, now: Instant, state: &State) -> Option<Brake> {
+        let brake = self.brake(now, state);
+        let told = std::mem::replace(&mut self.told_of_brake, brake.is_some());
+        brake.filter(|_| !told)
     }
 
     /// The grants to propose now, by partition: of those that are vacant, and of those that are about to be.
@@ -295,7 +358,7 @@ impl Placing {
             return BTreeMap::new();
         }
 
-        let braked = self.braked_with(now, state, outlook.expiring.len());
+        let braked = self.brake_with(now, state, outlook.expiring.len()).is_some();
         let expired = state.ended.iter().filter(|ended| ended.why == EndReason::Expired);
         let expired = expired.map(|ended| ended.session).collect();
         let mut grants = Grants { state, expired, freed: outlook.freed, commands: BTreeMap::new() };

@@ -7,6 +7,7 @@ use ringfence_api::Failure;
 use ringfence_api::convert::Partition;
 use ringfence_api::v1;
 use ringfence_core::ids::{KeyspaceId, PartitionId, PartitionKey};
+use ringfence_core::lead::Brake;
 use ringfence_core::state::{Keyspace, Phase, State, Takeover};
 use std::time::Duration;
 
@@ -34,10 +35,13 @@ pub(super) async fn health(
         let suspected = state.sessions().filter(|session| session.suspicion().is_some());
         health.suspected = suspected.take(NAMED).map(|session| workers::shown(state, session)).collect();
         if let Some(leadership) = local.leadership.as_ref().filter(|led| led.term() == term) {
-            if leadership.placing.braked(now, state) {
-                "more than a third of the sessions ran out within one lease: repairs run at the budget of moves until \
-                 that lease has passed; look at the network before the workers"
-                    .clone_into(&mut health.brake);
+            if let Some(Brake { lost, of, window }) = leadership.placing.brake(now, state) {
+                health.brake = format!(
+                    "{lost} of {of} sessions ran out within {}ms: repairs run at the budget of moves until that has passed; \
+                     look at the network before the workers, and when they are gone for good: ringfence rebalance \
+                     release-brake",
+                    window.as_millis()
+                );
             }
             let errors = leadership.placing.errors();
             health.planning_errors =

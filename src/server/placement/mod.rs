@@ -7,8 +7,10 @@
 //! | `words` | what they say, in sentences |
 //! | `plans` | plans that an operator approved |
 //! | `history` | what is set, by whom, and what became of a worker |
+//! | `brake` | letting the brake go |
 //! | `directive` | who wants something, and why |
 
+mod brake;
 pub(crate) mod directive;
 mod history;
 mod plans;
@@ -59,6 +61,13 @@ impl PlacementService for Admin {
         request: Request<v1::FreezeRequest>,
     ) -> Result<Response<v1::PlacementChanged>, Status> {
         Ok(Response::new(settings::freeze(self.context()?, request.into_inner()).await?))
+    }
+
+    async fn release_brake(
+        &self,
+        request: Request<v1::ReleaseBrakeRequest>,
+    ) -> Result<Response<v1::PlacementChanged>, Status> {
+        Ok(Response::new(brake::release(self.context()?, request.into_inner()).await?))
     }
 
     type PlanStream = Pieces<v1::PlanResponse>;

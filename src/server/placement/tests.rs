@@ -3,6 +3,8 @@ use ringfence_api::v1::placement_service_client::PlacementServiceClient;
 use ringfence_api::v1::plan_response::Piece;
 use ringfence_api::v1::{report_item, what_if};
 use ringfence_api::{ErrorKind, Failure, v1};
+use ringfence_core::ids::SessionId;
+use ringfence_core::state::{EndReason, Event};
 use std::collections::BTreeSet;
 use tonic::transport::Channel;
 
@@ -140,4 +142,40 @@ async fn settings_of_more_workers_than_a_message_holds_are_listed_up_to_a_bound(
     let listed = client.list_settings(v1::ListSettingsRequest {}).await.unwrap().into_inner();
     assert_eq!((listed.workers.len(), listed.more_workers), (1_000, 3));
     assert!(listed.workers[0].cordoned.as_ref().is_some_and(|by| by.by.len() == 256));
+}
+
+/// The brake is the leader's own; that it was let go, by whom and why, is remembered.
+#[tokio::test]
+async fn an_operator_lets_the_brake_go_and_is_remembered_for_it_once() {
+    let node = testing::alone().await;
+    let (mut admin, channel) = (testing::admin(&node).await, testing::channel(&node).await);
+    let mut client = PlacementServiceClient::new(channel);
+    let release = || v1::ReleaseBrakeRequest {
+        request: request_id(),
+        directive: Some(v1::Directive { by: "ada".into(), reason: "zone b is off".into() }),
+    };
+    let directives = async |client: &mut Client| {
+        client.list_directives(v1::ListDirectivesRequest {}).await.unwrap().into_inner().directives
+    };
+    assert!(!client.release_brake(release()).await.unwrap().into_inner().changed, "it is not on");
+    assert_eq!(directives(&mut client).await, []);
+
+    let context = node.context().unwrap();
+    {
+        let now = context.clock.now();
+        let local = &mut *context.replica.lock();
+        for number in 1..=3 {
+            let session = SessionId::new(number).unwrap();
+            let lost = Event::Ended { session, why: EndReason::Expired };
+            local.leadership.as_mut().unwrap().placing.observe(&lost, now);
+        }
+    }
+    let brake = admin.health(v1::HealthRequest {}).await.unwrap().into_inner().brake;
+    assert!(brake.starts_with("3 of 3 sessions") && brake.contains("release-brake"), "{brake}");
+    let request = release();
+    assert!(client.release_brake(request.clone()).await.unwrap().into_inner().changed);
+    assert!(client.release_brake(request).await.unwrap().into_inner().changed, "a retry hears the same");
+    assert_eq!(admin.health(v1::HealthRequest {}).await.unwrap().into_inner().brake, "");
+    let given = directives(&mut client).await;
+    assert_eq!((given.len(), given[0].by.as_str(), given[0].what.as_str()), (1, "ada", "release the brake"));
 }

@@ -156,10 +156,19 @@ impl Given {
                     .to_owned(),
             });
         }
+        let brake = self.brake_percent.map_or(Ok(default.brake), |percent| match percent {
+            1..=100 => Ok(lead::Share::percent(percent)),
+            _ => Err(SettingsError::Value {
+                name: "brake-percent",
+                value: percent.to_string(),
+                why: "it is 1 to 100: of so many sessions in a hundred more have to be lost together; 100 is never".to_owned(),
+            }),
+        })?;
         Ok(lead::Settings {
             settle: ms(self.settle_ms, default.settle),
             cool_down: ms(self.cool_down_ms, default.cool_down),
             measure_every,
+            brake,
         })
     }
 

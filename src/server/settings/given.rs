@@ -44,6 +44,8 @@ pub struct Given {
     pub settle_ms: Option<u64>,
     /// A partition that an operator moved is not balanced away for so long, in milliseconds.
     pub cool_down_ms: Option<u64>,
+    /// Repairs are slowed down when more than so many sessions in a hundred are lost together.
+    pub brake_percent: Option<u16>,
     /// How often workers tell the loads of their partitions, in keyspaces that balance by load, in milliseconds.
     pub measure_every_ms: Option<u64>,
     /// What is logged: a level, or a filter by module.
@@ -84,6 +86,7 @@ impl Given {
             snapshot_keep_entries: self.snapshot_keep_entries.or(below.snapshot_keep_entries),
             settle_ms: self.settle_ms.or(below.settle_ms),
             cool_down_ms: self.cool_down_ms.or(below.cool_down_ms),
+            brake_percent: self.brake_percent.or(below.brake_percent),
             measure_every_ms: self.measure_every_ms.or(below.measure_every_ms),
             log: self.log.or(below.log),
             log_format: self.log_format.or(below.log_format),

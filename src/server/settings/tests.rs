@@ -61,6 +61,7 @@ fn each_setting_that_cannot_work_is_refused_and_both_that_disagree_are_named() {
         (with(|g| g.election_min_ms = Some(400)), ["election_max", "election_min"]),
         (with(|g| g.election_max_ms = Some(u64::MAX)), ["election-max-ms is", "60000"]),
         (with(|g| g.snapshot_entries = Some(0)), ["snapshot-entries", "is 0"]),
+        (with(|g| g.brake_percent = Some(101)), ["brake-percent is 101", "1 to 100"]),
         (with(|g| g.measure_every_ms = Some(99)), ["measure-every-ms is 99", "100 to 3600000"]),
     ] {
         assert!(parts.iter().all(|part| message.contains(part)), "{message} lacks one of {parts:?}");

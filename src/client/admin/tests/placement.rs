@@ -100,6 +100,7 @@ async fn t49_a_change_of_settings_says_only_what_is_to_change_by_whom_and_why() 
     assert!(!admin.freeze(None, true).await.unwrap());
     assert!(admin.forget_worker(&worker("w1")).await.unwrap());
     assert!(admin.evict_worker(&worker("w1")).await.unwrap());
+    assert!(admin.release_brake().await.unwrap());
 
     let by = Some(v1::Directive { by: "ada".to_owned(), reason: "w1's disk is slow".to_owned() });
     let mut ids = Vec::new();
@@ -137,15 +138,19 @@ async fn t49_a_change_of_settings_says_only_what_is_to_change_by_whom_and_why() 
                 assert_eq!(r.worker, "w1");
                 (r.request, r.directive)
             }
+            Asked::ReleaseBrake(r) => {
+                kinds.push("brake");
+                (r.request, r.directive)
+            }
             other => panic!("{other:?}"),
         };
         assert_eq!(directive, by);
         ids.push(request.unwrap().id);
     }
-    assert_eq!(kinds, ["worker", "worker", "partition", "freeze", "forget", "evict"]);
+    assert_eq!(kinds, ["worker", "worker", "partition", "freeze", "forget", "evict", "brake"]);
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), 6, "each is a request of its own");
+    assert_eq!(ids.len(), 7, "each is a request of its own");
 }
 
 #[tokio::test]

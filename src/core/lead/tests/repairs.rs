@@ -2,6 +2,7 @@
 
 use super::world::{TTL, World, at, policy};
 use crate::ids::{Epoch, EpochFloor};
+use crate::lead::Share;
 use crate::state::{Command, GrantReason, Outcome, Phase, PolicyChange, Released};
 use std::collections::BTreeMap;
 
@@ -184,6 +185,58 @@ fn a_third_of_the_sessions_is_no_mass_loss() {
     world.pass(TTL);
     assert_eq!(world.grants_since(began).len(), 30);
     assert!(!world.leader.placing.braked(at(world.now), &world.state));
+}
+
+#[test]
+fn an_operator_lets_the_brake_go_for_what_was_lost_and_not_for_what_is_lost_later() {
+    let change = PolicyChange { max_moves_in_flight: Some(1), ..policy() };
+    let (mut world, names) = with_workers(80, 16, change);
+    for name in &names[..7] {
+        world.kill(name);
+    }
+    for name in &names[7..] {
+        world.worker(name).says_ready = false;
+    }
+    while world.lives("w00") {
+        world.pass(50);
+    }
+    let brake = world.leader.placing.brake(at(world.now), &world.state).expect("it is on");
+    assert_eq!((brake.lost, brake.of), (7, 16));
+    assert!(world.leader.placing.brake_to_tell(at(world.now), &world.state).is_some());
+    world.pass(100);
+    assert!(world.leader.placing.brake_to_tell(at(world.now), &world.state).is_none(), "it is told once");
+    let slow = world.keys().into_iter().filter(|key| world.owner(*key).is_none()).count();
+    assert!(slow > 20, "{slow}");
+
+    world.leader.placing.release_brake();
+    world.pass(0);
+    assert!(world.keys().into_iter().all(|key| world.owner(key).is_some()), "all of it at once");
+    assert!(!world.leader.placing.braked(at(world.now), &world.state));
+    assert!(world.leader.placing.brake_to_tell(at(world.now), &world.state).is_none());
+
+    // The next incident is another one, although the first is not a TTL ago.
+    for name in &names[7..12] {
+        world.kill(name);
+    }
+    while world.lives("w07") {
+        world.pass(50);
+    }
+    let brake = world.leader.placing.brake_to_tell(at(world.now), &world.state).expect("it is on again");
+    assert_eq!((brake.lost, brake.of), (5, 9));
+    assert!(world.keys().into_iter().any(|key| world.owner(key).is_none()));
+}
+
+#[test]
+fn the_share_of_the_brake_is_a_setting() {
+    for (percent, on) in [(20, true), (50, false), (100, false)] {
+        let (mut world, names) = with_workers(20, 10, policy());
+        world.leader.placing.set_brake(Share::percent(percent));
+        names[..4].iter().for_each(|name| world.kill(name));
+        while world.lives("w00") {
+            world.pass(50);
+        }
+        assert_eq!(world.leader.placing.braked(at(world.now), &world.state), on, "{percent}");
+    }
 }
 
 #[test]

@@ -79,6 +79,7 @@ pub(crate) const METHODS: [(&str, Kind); 36] = [
     ("PlacementService/ListSettings", Kind::Answer),
     ("PlacementService/ListDirectives", Kind::Answer),
     ("PlacementService/EvictWorker", Kind::Answer),
+    ("PlacementService/ReleaseBrake", Kind::Answer),
 ];
 
 /// Stands for the number of the drill that was ordered last, which nobody can know before.
