@@ -42,7 +42,7 @@ const LISTENED: Duration = Duration::from_millis(300);
 const MAX_PARTITIONS: u32 = 1_000;
 
 /// What is called: the method, and how it answers.
-pub(crate) const METHODS: [(&str, Kind); 36] = [
+pub(crate) const METHODS: [(&str, Kind); 37] = [
     ("AdminService/CreateKeyspace", Kind::Answer),
     ("AdminService/UpdateKeyspace", Kind::Answer),
     ("AdminService/DeleteKeyspace", Kind::Answer),
