@@ -1,10 +1,12 @@
 //! `ringfence cluster`: the coordinator's nodes.
 
 use crate::args::Common;
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, Failed, Outcome};
+use crate::operator::planned;
 use crate::output::{Table, properties};
 use crate::shape::ClusterShape;
 use clap::{Args, Subcommand};
+use ringfence::ErrorKind;
 use ringfence::admin::{Admin, ClusterStatus, NodeRole};
 use ringfence::ids::{ClusterId, NodeId};
 use ringfence::net::Endpoint;
@@ -34,18 +36,27 @@ Example:
         /// Its id and where the other nodes reach it; an id is never used twice
         #[arg(value_name = "ID=HOST:PORT")]
         node: NodeArg,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Remove a node for good; its id is never used again
     RemoveNode {
         /// Its id
         #[arg(value_parser = node_id)]
         id: NodeId,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Hand the lead to another node
     TransferLeader {
         /// To this node; otherwise to whichever voter is the furthest
         #[arg(long, value_name = "ID", value_parser = node_id)]
         to: Option<NodeId>,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -74,9 +85,9 @@ fn node_id(text: &str) -> Result<NodeId, String> {
 /// What a change of the cluster did.
 #[derive(Debug, Serialize)]
 struct DoneShape {
-    /// `added`, `removed`, `transferred` or `unchanged`.
+    /// `added`, `removed`, `transferred`, `unchanged` or `planned`.
     result: &'static str,
-    /// The node that was added or removed, or that leads now.
+    /// The node that was added or removed, or that leads now; planned, the one that would.
     node: u64,
 }
 
@@ -89,7 +100,11 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
             output.show(&ClusterShape::from(&status), || text(&status))?;
             return Ok(Exit::Done);
         }
-        Verb::AddNode { node } => {
+        Verb::AddNode { node, dry_run: true } => {
+            let status = admin.cluster_status().await?;
+            (planned(!votes_at(&status, &node)), node.id)
+        }
+        Verb::AddNode { node, dry_run: false } => {
             let voters = add(&admin, &node).await?;
             if let Some(voters) = voters {
                 output
@@ -98,16 +113,22 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
             }
             ("unchanged", node.id)
         }
-        Verb::RemoveNode { id } => {
+        Verb::RemoveNode { id, dry_run: true } => {
+            known(&admin.cluster_status().await?, id)?;
+            ("planned", id)
+        }
+        Verb::RemoveNode { id, dry_run: false } => {
             admin.remove_node(id).await?;
             ("removed", id)
         }
-        Verb::TransferLeader { to } => transfer(&admin, to).await?,
+        Verb::TransferLeader { to, dry_run: true } => would_transfer(&admin.health().await?.cluster, to)?,
+        Verb::TransferLeader { to, dry_run: false } => transfer(&admin, to).await?,
     };
     let id = node.get();
     let sentence = match result {
         "removed" => format!("node {id} is removed for good"),
         "transferred" => format!("node {id} leads"),
+        "planned" => format!("node {id}: it would be done; nothing was done"),
         _ => format!("node {id}: there was nothing to do"),
     };
     output.show(&DoneShape { result, node: id }, || sentence + "\n")?;
@@ -118,11 +139,40 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
 async fn add(admin: &Admin, node: &NodeArg) -> Result<Option<usize>, ringfence::Error> {
     let status = admin.cluster_status().await?;
     let voters = || status.nodes.iter().filter(|found| found.role != NodeRole::Learner);
-    if voters().any(|found| (found.id, found.address.as_str()) == (node.id, node.address.as_str())) {
+    if votes_at(&status, node) {
         return Ok(None);
     }
     admin.add_node(node.id, &node.address).await?;
     Ok(Some(voters().count() + 1))
+}
+
+fn votes_at(status: &ClusterStatus, node: &NodeArg) -> bool {
+    let mut voters = status.nodes.iter().filter(|found| found.role != NodeRole::Learner);
+    voters.any(|found| (found.id, found.address.as_str()) == (node.id, node.address.as_str()))
+}
+
+/// Fails when there is no such node.
+fn known(status: &ClusterStatus, id: NodeId) -> Result<&ringfence::admin::Node, Failed> {
+    let found = status.nodes.iter().find(|node| node.id == id);
+    found.ok_or_else(|| {
+        Failed::of(ErrorKind::NotFound, format!("there is no node {} in the cluster", id.get()))
+    })
+}
+
+/// What `transfer-leader` would do: to the node that is named, or else to another voter than the leader.
+fn would_transfer(status: &ClusterStatus, to: Option<NodeId>) -> Result<(&'static str, NodeId), Failed> {
+    let voters = || status.nodes.iter().filter(|node| node.role != NodeRole::Learner);
+    match to {
+        Some(to) if status.leader == Some(to) => Ok(("unchanged", to)),
+        Some(to) if known(status, to)?.role == NodeRole::Learner => {
+            Err(Failed::refused(format!("node {} does not vote, and cannot lead", to.get())))
+        }
+        Some(to) => Ok(("planned", to)),
+        None => match voters().find(|node| status.leader != Some(node.id)) {
+            Some(other) => Ok(("planned", other.id)),
+            None => Err(Failed::refused("there is no other voter to hand the lead to")),
+        },
+    }
 }
 
 /// What is said when a node was added and so many vote now.

@@ -2,6 +2,7 @@
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
+use crate::operator::planned;
 use crate::output::{Table, properties};
 use crate::shape::{KeyspaceShape, balance_by, takeover};
 use crate::text::short;
@@ -42,6 +43,9 @@ Examples:
         /// Do nothing when it exists with so many partitions and the settings given here; one that is left out may differ
         #[arg(long)]
         if_absent: bool,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         policy: PolicyArgs,
     },
@@ -54,6 +58,9 @@ Example:
     Update {
         /// Its name
         name: KeyspaceName,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         policy: PolicyArgs,
     },
@@ -71,6 +78,9 @@ Example:
         /// Do nothing when it does not exist
         #[arg(long)]
         if_exists: bool,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -205,8 +215,9 @@ fn partition_count(text: &str) -> Result<PartitionCount, String> {
 /// What `create`, `update` and `delete` did.
 #[derive(Debug, Serialize)]
 struct DoneShape {
-    /// `created`, `updated`, `deleted` or `unchanged`.
+    /// `created`, `updated`, `deleted`, `unchanged` or `planned`.
     result: &'static str,
+    /// As it is now, or would be; `null` when it is gone.
     keyspace: Option<KeyspaceShape>,
 }
 
@@ -225,18 +236,34 @@ pub(crate) async fn run(args: KeyspaceArgs) -> Outcome {
             output.show(&KeyspaceShape::from(&keyspace), || details(&keyspace))?;
             return Ok(Exit::Done);
         }
-        Verb::Create { name, partitions, if_absent, policy } => {
-            let (result, keyspace) = create(&admin, &name, partitions, &policy.change(), if_absent).await?;
+        Verb::Create { name, partitions, if_absent, dry_run, policy } => {
+            let change = policy.change();
+            let (result, keyspace) = if dry_run {
+                would_create(&admin, &name, partitions, &change, if_absent).await?
+            } else {
+                create(&admin, &name, partitions, &change, if_absent).await?
+            };
             (result, Some(keyspace), format!("keyspace {name} of {} partitions: {result}", partitions.get()))
         }
-        Verb::Update { name, policy } => {
+        Verb::Update { name, dry_run: true, policy } => {
+            let now = admin.keyspace(name.as_str()).await?;
+            let then = now.policy.with(&policy.change()).map_err(|why| Failed::refused(why.to_string()))?;
+            let result = planned(then != now.policy);
+            (result, Some(Keyspace { policy: then, ..now }), format!("keyspace {name}: {result}"))
+        }
+        Verb::Update { name, dry_run: false, policy } => {
             let keyspace = admin.update_keyspace(name.as_str(), &policy.change()).await?;
             ("updated", Some(keyspace), format!("keyspace {name}: updated"))
         }
-        Verb::Delete { name, if_exists } => {
-            let result = match admin.delete_keyspace(name.as_str()).await {
+        Verb::Delete { name, if_exists, dry_run } => {
+            let deleted = if dry_run {
+                admin.keyspace(name.as_str()).await.map(|_| "planned")
+            } else {
+                admin.delete_keyspace(name.as_str()).await.map(|()| "deleted")
+            };
+            let result = match deleted {
                 Err(error) if if_exists && error.kind() == ErrorKind::NotFound => "unchanged",
-                deleted => deleted.map(|()| "deleted")?,
+                deleted => deleted?,
             };
             (result, None, format!("keyspace {name}: {result}"))
         }
@@ -260,11 +287,35 @@ async fn create(
     if !if_absent || error.kind() != ErrorKind::AlreadyExists {
         return Err(error.into());
     }
-    let found = admin.keyspace(name.as_str()).await?;
+    Ok(("unchanged", as_asked(admin.keyspace(name.as_str()).await?, partitions, change)?))
+}
+
+/// What `create` would do.
+async fn would_create(
+    admin: &Admin,
+    name: &KeyspaceName,
+    partitions: PartitionCount,
+    change: &PolicyChange,
+    if_absent: bool,
+) -> Result<(&'static str, Keyspace), Failed> {
+    match admin.keyspace(name.as_str()).await {
+        Ok(found) if if_absent => Ok(("unchanged", as_asked(found, partitions, change)?)),
+        Ok(_) => Err(Failed::of(ErrorKind::AlreadyExists, format!("keyspace {name} exists"))),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let policy = Policy::default().with(change).map_err(|why| Failed::refused(why.to_string()))?;
+            Ok(("planned", Keyspace { name: name.clone(), partitions, policy }))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The keyspace, when it is as it was asked for.
+fn as_asked(found: Keyspace, partitions: PartitionCount, change: &PolicyChange) -> Result<Keyspace, Failed> {
+    let name = &found.name;
     // Settings that were not named are as the one who created it wanted them.
     let as_asked = found.policy.with(change).is_ok_and(|policy| policy == found.policy);
     if found.partitions == partitions && as_asked {
-        return Ok(("unchanged", found));
+        return Ok(found);
     }
     Err(Failed::refused(format!(
         "keyspace {name} exists with other settings; see `ringfence keyspace show {name}`"

@@ -108,7 +108,7 @@ pub(crate) fn planned(would_change: bool) -> &'static str {
     if would_change { "planned" } else { "unchanged" }
 }
 
-/// How far something is that is waited for: lines on standard error, when a person looks at it.
+/// How far something is that is waited for: one line on standard error that is written anew, when a person looks at it.
 pub(crate) struct Progress {
     shown: Option<String>,
 }
@@ -121,10 +121,20 @@ impl Progress {
     /// Shows a line when it says something new.
     pub(crate) fn show(&mut self, line: String) {
         if self.shown.as_ref() != Some(&line) && io::stderr().is_terminal() {
-            // A terminal that is gone has nobody to tell.
-            let _ = writeln!(io::stderr(), "{}", plain(&line));
+            // Back to the beginning of the line, and nothing after it is left. A terminal that is gone has nobody to tell.
+            let _ = write!(io::stderr(), "\r{}\x1b[K", plain(&line));
+            let _ = io::stderr().flush();
         }
         self.shown = Some(line);
+    }
+}
+
+/// What follows begins on a line of its own.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown.is_some() && io::stderr().is_terminal() {
+            let _ = writeln!(io::stderr());
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
 /// Every verb that asks the cluster, as a script would write it.
-const VERBS: [&[&str]; 46] = [
+const VERBS: [&[&str]; 49] = [
     &["status"],
     &["keyspace", "create", "orders", "--partitions", "4"],
     &["keyspace", "create", "orders", "--partitions", "4", "--if-absent"],
@@ -53,6 +53,9 @@ const VERBS: [&[&str]; 46] = [
     &["rebalance", "status"],
     &["rebalance", "cancel"],
     &["rebalance", "resume"],
+    &["rebalance", "release-brake", "--yes"],
+    &["keyspace", "delete", "orders", "--dry-run"],
+    &["cluster", "remove-node", "1", "--dry-run"],
 ];
 
 /// With JSON there is one document on standard output, and what is wrong is on standard error as well.
@@ -262,4 +265,35 @@ fn a_reader_that_goes_away_ends_a_command_quietly() {
         assert!(ran.status.code().is_some_and(|code| code <= 2), "{line}: {ran:?}");
         assert!(!String::from_utf8_lossy(&ran.stderr).contains("panicked"), "{line}: {ran:?}");
     }
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_done_and_does_nothing() {
+    let cluster = Cluster::dev();
+    let planned = |args: &[&str]| cluster.run(&[args, &["--dry-run"]].concat()).done();
+    let would = planned(&["keyspace", "create", "orders", "--partitions", "4", "--balance-by", "load"]);
+    assert_eq!((&would["result"], &would["keyspace"]["balance_by"]), (&"planned".into(), &"load".into()));
+    assert!(cluster.run(&["keyspace", "list"]).done().as_array().unwrap().is_empty());
+    failed(&cluster.run(&["keyspace", "delete", "orders", "--dry-run"]), 1, "not_found");
+
+    cluster.create_keyspace("orders", 4, "2s");
+    failed(
+        &cluster.run(&["keyspace", "create", "orders", "--partitions", "4", "--dry-run"]),
+        1,
+        "already_exists",
+    );
+    let would = planned(&["keyspace", "update", "orders", "--ttl", "9s"]);
+    assert_eq!((&would["result"], &would["keyspace"]["ttl_ms"]), (&"planned".into(), &9_000.into()));
+    assert_eq!(planned(&["keyspace", "update", "orders", "--ttl", "2s"])["result"], "unchanged");
+    assert_eq!(planned(&["keyspace", "delete", "orders"])["result"], "planned");
+    assert_eq!(cluster.run(&["keyspace", "show", "orders"]).done()["ttl_ms"], 2_000);
+
+    assert_eq!(planned(&["partition", "end-cooling", "orders/0"])["result"], "unchanged");
+    assert_eq!(planned(&["cluster", "add-node", "7=127.0.0.1:1"])["result"], "planned");
+    assert_eq!(planned(&["cluster", "remove-node", "1"])["result"], "planned");
+    failed(&cluster.run(&["cluster", "remove-node", "9", "--dry-run"]), 1, "not_found");
+    failed(&cluster.run(&["cluster", "transfer-leader", "--dry-run"]), 1, "refused");
+    assert_eq!(planned(&["cluster", "transfer-leader", "--to", "1"])["result"], "unchanged");
+    assert_eq!(planned(&["rebalance", "release-brake"])["result"], "unchanged");
+    assert_eq!(cluster.run(&["cluster", "status"]).done()["nodes"].as_array().unwrap().len(), 1);
 }

@@ -118,6 +118,9 @@ see that the earlier owner is dead. Nothing is done when the partition does not 
         /// The partition
         #[arg(value_name = "KEYSPACE/PARTITION")]
         partition: PartitionArg,
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
     },
 }
 
@@ -189,7 +192,7 @@ pub(crate) async fn run(args: PartitionArgs) -> Outcome {
         Verb::Weigh { partition, weight, who } => place::weigh(&args.common, &partition, weight, &who).await,
         Verb::Explain { partition } => explain::explain(&args.common, &partition).await,
         Verb::History { partition } => explain::history(&args.common, &partition).await,
-        Verb::EndCooling { partition } => end_cooling(&admin, output, &partition).await,
+        Verb::EndCooling { partition, dry_run } => end_cooling(&admin, output, &partition, dry_run).await,
     }
 }
 
@@ -259,9 +262,10 @@ async fn wait_for_owner(
     }
 }
 
-async fn end_cooling(admin: &Admin, output: Output, partition: &PartitionArg) -> Outcome {
+async fn end_cooling(admin: &Admin, output: Output, partition: &PartitionArg, dry_run: bool) -> Outcome {
     let found = admin.partition(partition.keyspace.as_str(), partition.partition).await?.partition;
     let result = match (found.phase, found.epoch) {
+        (Phase::Cooling, Some(_)) if dry_run => "planned",
         (Phase::Cooling, Some(epoch)) => {
             admin.end_cooling(partition.keyspace.as_str(), partition.partition, epoch).await?;
             "ended"
@@ -270,6 +274,7 @@ async fn end_cooling(admin: &Admin, output: Output, partition: &PartitionArg) ->
     };
     let sentence = match result {
         "ended" => format!("partition {partition} cools no longer"),
+        "planned" => format!("partition {partition} cools ({}); nothing was done", found.cooling),
         _ => format!("partition {partition} does not cool: it is {}", found.phase),
     };
     output.show(&DoneShape::new(result), || sentence + "\n")?;
