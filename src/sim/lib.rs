@@ -9,6 +9,7 @@ pub mod checker;
 pub mod fuzz;
 pub mod history;
 mod leash;
+mod ledger;
 pub mod model;
 pub mod mutants;
 pub mod run;

@@ -118,6 +118,31 @@ fn a_reader_who_has_gone_away_is_no_error_and_a_full_device_is_one() {
 }
 
 #[test]
+fn a_kept_history_is_judged_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("round-1.jsonl");
+    let judged = |lines: &str| {
+        std::fs::write(&file, lines).unwrap();
+        let output = sim().arg("judge").arg(&file).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        (output.status.code(), said.concat())
+    };
+    let granted = |session: u64| {
+        format!(
+            r#"{{"at":{session},"by":"operator","what":{{"granted":{{"scope":"orders/0","epoch":5,"session":{session},"worker":"w"}}}}}}"#
+        )
+    };
+    let (code, said) = judged(&format!("{}\n{}\n", granted(1), granted(2)));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("EpochsGrow: ") && said.contains("GrantedOnce: "), "{said}");
+    // It is the history of a whole round, so one in which nothing happened is none that held.
+    assert!(said.contains("Inert: the keyspace orders was never created"), "{said}");
+    let (code, said) = judged("{}\n");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("line 1 is not an event of a history"), "{said}");
+}
+
+#[test]
 fn a_model_that_is_cut_off_claims_nothing() {
     let output = sim().args(["model", "--world", "drain", "--seconds", "0"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

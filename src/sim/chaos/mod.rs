@@ -33,6 +33,7 @@ mod world;
 pub use report::{Figures, Report};
 pub use tools::go_inside;
 pub use worker::{WorkerArgs, run as run_worker};
+pub use world::rules;
 
 use anyhow::{Context as _, bail};
 use rustix::io::Errno;

@@ -4,19 +4,13 @@
 use super::clock::now_us;
 use super::grants::Grants;
 use super::world::scopes;
-use crate::history::{Call, OpId, Outcome, Recorder, What};
-use ringfence::ErrorKind;
-use ringfence::admin::{Admin, PolicyChange};
+use crate::history::{Recorder, What};
+use crate::ledger::Ledger;
+use ringfence::admin::Admin;
 use ringfence::ids::{Scope, Term};
 use std::time::Duration;
 
-/// The keyspace whose policy is changed. Nobody serves it.
-pub(super) const LEDGER: &str = "ledger";
-/// The key by which the history knows that policy.
-const KEY: &str = "coordinator/ledger";
 const ACTOR: &str = "operator";
-/// Values are milliseconds of a drain deadline, which is at most an hour; and not the one that it has at first.
-const FIRST: OpId = 100_000;
 const CHANGES_EVERY: Duration = Duration::from_millis(150);
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
 
@@ -24,8 +18,7 @@ const LOOKS_EVERY: Duration = Duration::from_millis(500);
 pub(super) struct Operator {
     admin: Admin,
     recorder: Recorder,
-    /// The next operation, and the value that it writes.
-    next: OpId,
+    ledger: Ledger<Box<dyn Fn(What) + Send + Sync>>,
     grants: Grants,
     /// The last term of which it noted the leader.
     led: Option<Term>,
@@ -33,17 +26,16 @@ pub(super) struct Operator {
 
 impl Operator {
     pub(super) fn new(admin: Admin, recorder: Recorder) -> Operator {
-        Operator { admin, recorder, next: FIRST, grants: Grants::default(), led: None }
+        let notes = recorder.clone();
+        let say: Box<dyn Fn(What) + Send + Sync> = Box::new(move |what| notes.record(now_us(), ACTOR, what));
+        let ledger = Ledger::new(admin.clone(), say);
+        Operator { admin, recorder, ledger, grants: Grants::default(), led: None }
     }
 
     /// Starts a new history: what is there now was written before.
     pub(super) async fn open(&mut self) -> Result<(), ringfence::Error> {
         self.grants.known().for_each(|what| self.say(what.clone()));
-        for value in self.look_up().await? {
-            let op = self.op();
-            self.say(What::Invoked { op, key: KEY.into(), call: Call::Write(value), token: None });
-            self.say(What::Returned { op, outcome: Outcome::Ok(vec![]) });
-        }
+        self.ledger.open().await?;
         self.look_at_grants().await
     }
 
@@ -51,8 +43,7 @@ impl Operator {
     pub(super) async fn work(&mut self) {
         let mut looked = tokio::time::Instant::now();
         loop {
-            self.change().await;
-            self.read().await;
+            self.ledger.turn().await;
             if looked.elapsed() > LOOKS_EVERY {
                 looked = tokio::time::Instant::now();
                 // What it did not see now it sees later.
@@ -61,40 +52,6 @@ impl Operator {
             }
             tokio::time::sleep(CHANGES_EVERY).await;
         }
-    }
-
-    async fn change(&mut self) {
-        let op = self.op();
-        let call = Call::Write(op);
-        self.say(What::Invoked { op, key: KEY.into(), call, token: None });
-        let change =
-            PolicyChange { drain_deadline: Some(Duration::from_millis(op)), ..PolicyChange::default() };
-        let outcome = match self.admin.update_keyspace(LEDGER, &change).await {
-            Ok(_) => Outcome::Ok(vec![]),
-            // These say that nothing was done, and are held to it.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::Unreachable | ErrorKind::NoLeader | ErrorKind::Unavailable
-                ) =>
-            {
-                Outcome::Refused
-            }
-            Err(_) => Outcome::Unknown,
-        };
-        self.say(What::Returned { op, outcome });
-    }
-
-    async fn read(&mut self) {
-        let op = self.op();
-        self.say(What::Invoked { op, key: KEY.into(), call: Call::Read, token: None });
-        let outcome = self.look_up().await.map_or(Outcome::Unknown, Outcome::Ok);
-        self.say(What::Returned { op, outcome });
-    }
-
-    async fn look_up(&self) -> Result<Vec<u64>, ringfence::Error> {
-        let deadline = self.admin.keyspace(LEDGER).await?.policy.drain_deadline();
-        Ok(vec![u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX)])
     }
 
     /// Notes the grants that were made since it last looked. Of many at once the coordinator remembers the last few.
@@ -118,11 +75,6 @@ impl Operator {
             self.say(What::Elected { term: status.term, node });
         }
         Ok(())
-    }
-
-    fn op(&mut self) -> OpId {
-        self.next += 1;
-        self.next - 1
     }
 
     fn say(&self, what: What) {

@@ -5,13 +5,14 @@ use super::fleet::{Fleet, Plan};
 use super::mend::Broken;
 use super::network::Network;
 use super::nodes::Nodes;
-use super::operator::{LEDGER, Operator};
+use super::operator::Operator;
 use super::report::{Figures, Report};
 use super::store::{self, KEYS, Store};
 use super::tools::Tools;
 use super::{Options, Progress};
 use crate::checker::{self, Rules};
 use crate::history::{Call, Event, History, OpId, Outcome, Recorder, What};
+use crate::ledger::LEDGER;
 use anyhow::{Context as _, bail};
 use fastrand::Rng;
 use ringfence::ErrorKind;
@@ -405,7 +406,10 @@ impl World {
 }
 
 /// What a round is held against.
-pub(super) fn rules() -> anyhow::Result<Rules> {
+///
+/// # Errors
+/// When a name is none.
+pub fn rules() -> anyhow::Result<Rules> {
     let us = |span: Duration| u64::try_from(span.as_micros());
     let mut rules = Rules {
         progress_us: Some(us(PROGRESS)?),

@@ -345,6 +345,27 @@ fn g5_an_unknown_write_may_take_effect_late_or_never_but_not_be_undone() {
     assert!(!unknown(&[&[2], &[3], &[2]]), "it took effect twice");
 }
 
+/// On keys of its own and under no epoch, what the coordinator acknowledges is judged like the rest.
+#[test]
+fn g5_what_a_coordinator_acknowledged_and_forgot_is_found() {
+    let ledger = |found: &[u64]| {
+        let mut story = Story::default();
+        story.write("ledger", 1, 0).done("ledger", 1).write("ledger", 2, 0).done("ledger", 2);
+        story.read("ledger", 3, 0, found).check()
+    };
+    assert!(ledger(&[2]).held());
+    assert_eq!(ledger(&[1]).count(Rule::Lost), 1, "the last change is gone");
+    assert_eq!(ledger(&[]).count(Rule::Lost), 1, "the keyspace is gone");
+    // It said that nothing was done, and it was.
+    let mut refused = Story::default();
+    refused.write("ledger", 1, 0).done("ledger", 1).write("ledger", 2, 0).returned(
+        "ledger",
+        2,
+        Outcome::Refused,
+    );
+    refused.read("ledger", 3, 0, &[2]).only(Rule::Lost);
+}
+
 #[test]
 fn g5_operations_at_the_same_time_fit_in_either_order() {
     let at_once = |reads: &[&[u64]]| {

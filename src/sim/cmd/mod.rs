@@ -2,6 +2,7 @@
 
 mod chaos;
 mod fuzz;
+mod judge;
 mod model;
 mod mutants;
 pub(crate) mod out;
@@ -30,6 +31,7 @@ enum Verb {
     ChaosWorker(Box<ringfence_sim::chaos::WorkerArgs>),
     /// Give everything that reads what nobody should send
     Fuzz(fuzz::FuzzArgs),
+    Judge(judge::Judge),
     Model(model::Model),
     World(world::World),
     /// Break the rules one by one, and look who notices
@@ -46,6 +48,7 @@ impl Cli {
                 ringfence_sim::chaos::run_worker(*args).map(|()| ExitCode::SUCCESS)
             }
             Some(Verb::Fuzz(args)) => args.run(),
+            Some(Verb::Judge(verb)) => verb.run(),
             Some(Verb::Model(verb)) => verb.run(),
             Some(Verb::World(verb)) => verb.run(),
             Some(Verb::Mutants(verb)) => verb.run(),
