@@ -3,6 +3,7 @@
 use super::dial::Dials;
 use super::worker::Common;
 use crate::history::What;
+use crate::ledger::Ledger;
 use crate::world::{Host, Ms, Process, Rate};
 use ringfence::ErrorKind;
 use ringfence::admin::{Admin, NodeRole, PolicyChange};
@@ -21,7 +22,7 @@ pub(crate) enum Order {
     /// Move a partition.
     Move(String, PartitionId, WorkerId),
     /// Let another node lead.
-    Transfer(Option<NodeId>),
+    Transfer,
     /// Add a node.
     Add(NodeId, Host),
     /// Say that a keyspace was created again, when all that was told before is done.
@@ -41,6 +42,8 @@ pub(crate) enum Done {
     Recreated,
 }
 
+/// How often the value in the ledger is changed, and read.
+const LEDGER_EVERY: Duration = Duration::from_millis(300);
 /// A cluster is not made smaller than this.
 const LEAST_MEMBERS: usize = 3;
 
@@ -76,6 +79,24 @@ impl Operator {
             }
         });
         Ok(Operator { process, orders, done })
+    }
+
+    /// Besides all else it keeps the ledger: by what the coordinator acknowledges there it is judged.
+    ///
+    /// # Errors
+    /// When there is no node.
+    pub(crate) fn keep_ledger(&self, host: Host, common: &Common) -> anyhow::Result<()> {
+        let admin = Admin::new(&Dials::new(&common.net, host).coordinator(&common.nodes)?);
+        let (recorder, time) = (common.recorder.clone(), common.time.clone());
+        let mut ledger = Ledger::new(admin, move |what| recorder.record(time.us(), "ledger", what));
+        self.process.runtime().spawn(async move {
+            ledger.create().await;
+            loop {
+                ledger.turn().await;
+                tokio::time::sleep(LEDGER_EVERY).await;
+            }
+        });
+        Ok(())
     }
 
     /// What was done since it was asked last.
@@ -135,7 +156,7 @@ async fn carry_out(
             }
             admin.move_partition(&keyspace, partition, &to).await?;
         }
-        Order::Transfer(to) => drop(admin.transfer_leadership(to).await?),
+        Order::Transfer => drop(admin.transfer_leadership(None).await?),
         Order::Add(node, host) => admin.add_node(node, &host.address()).await?,
         Order::Remove(node) => admin.remove_node(node).await?,
         Order::Exchange(comes, leaves, until) => {

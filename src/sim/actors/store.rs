@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 pub(crate) struct Store {
     inner: Arc<Mutex<Inner>>,
     fenced: bool,
+    forgetful: bool,
     time: TrueTime,
     recorder: Recorder,
 }
@@ -105,7 +106,13 @@ impl Store {
             number: 0,
             wrong: Vec::new(),
         };
-        Store { inner: Arc::new(Mutex::new(inner)), fenced, time: time.clone(), recorder: recorder.clone() }
+        let (time, recorder) = (time.clone(), recorder.clone());
+        Store { inner: Arc::new(Mutex::new(inner)), fenced, forgetful: false, time, recorder }
+    }
+
+    /// In a world whose logs may forget, an epoch may be granted twice: a fence that keeps the session refuses the second.
+    pub(crate) fn among_logs_that_forget(self, forgetful: bool) -> Store {
+        Store { forgetful, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -184,7 +191,7 @@ impl Store {
             Request::Read(key) => Answer::List(inner.lists.get(&key).cloned().unwrap_or_default()),
             Request::Raise(token) => {
                 if let Err(error) = self.fence(inner, &token).map_or(Ok(()), |fence| fence.raise(&token)) {
-                    return inner.refused(&token, &error);
+                    return self.refused(inner, &token, &error);
                 }
                 record(What::Raised { scope: token.scope().clone(), epoch: token.epoch() });
                 Answer::Done
@@ -196,7 +203,7 @@ impl Store {
                 let (scope, epoch) = (stamp.scope().clone(), stamp.epoch());
                 let checked = self.fence(inner, &stamp).map_or(Ok(()), |fence| fence.guarded(&stamp, || ()));
                 if let Err(error) = checked {
-                    let answer = inner.refused(&stamp, &error);
+                    let answer = self.refused(inner, &stamp, &error);
                     if let Answer::Fenced(highest) = answer {
                         record(What::RefusedStale { op, scope, epoch, highest });
                     }
@@ -210,6 +217,19 @@ impl Store {
         }
     }
 
+    fn refused(&self, inner: &mut Inner, stamp: &FencingToken, error: &FenceError) -> Answer {
+        match error {
+            FenceError::Fenced(fenced) => return Answer::Fenced(fenced.highest()),
+            FenceError::OtherSession { holder, .. } if self.forgetful => {
+                let (scope, epoch) = (stamp.scope().clone(), stamp.epoch());
+                let what = What::RefusedSession { scope, epoch, holder: *holder };
+                self.recorder.record(self.time.us(), "store", what);
+            }
+            _ => inner.wrong.push(format!("the fence refused {}: {error}", stamp.short())),
+        }
+        Answer::Refused
+    }
+
     fn fence<'a>(&self, inner: &'a mut Inner, token: &FencingToken) -> Option<&'a MemoryFence> {
         self.fenced.then(|| &*inner.fence.get_or_insert_with(|| MemoryFence::new(token.cluster().clone())))
     }
@@ -220,12 +240,35 @@ impl Inner {
         self.number += 1;
         self.due.insert((at, self.number), message);
     }
+}
 
-    fn refused(&mut self, stamp: &FencingToken, error: &FenceError) -> Answer {
-        if let FenceError::Fenced(fenced) = error {
-            return Answer::Fenced(fenced.highest());
-        }
-        self.wrong.push(format!("the fence refused {}: {error}", stamp.short()));
-        Answer::Refused
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::History;
+    use ringfence::ids::{ClusterId, SessionId};
+
+    /// Two sessions raise the fence of one epoch; what is written down of it, and what is wrong.
+    fn two_sessions(forgetful: bool) -> (History, Vec<String>) {
+        let (time, recorder) = (TrueTime::default(), Recorder::new());
+        let store = Store::new(Rng::with_seed(1), &time, &recorder, true).among_logs_that_forget(forgetful);
+        let raise = |session: u64| {
+            let cluster: ClusterId = "c1".parse().unwrap();
+            let token = FencingToken::new(cluster, "orders/0".parse().unwrap(), Epoch::new(4).unwrap());
+            let token = token.held_by(SessionId::new(session).unwrap());
+            store.serve(&mut store.lock(), Request::Raise(token))
+        };
+        assert_eq!((raise(1), raise(2)), (Answer::Done, Answer::Refused));
+        (recorder.take(), store.take_wrong())
+    }
+
+    #[test]
+    fn a_second_session_under_an_epoch_is_refused_and_is_wrong_where_no_log_forgets() {
+        let (history, wrong) = two_sessions(true);
+        assert!(wrong.is_empty(), "{wrong:?}");
+        assert_eq!(history.events.len(), 2);
+        assert!(matches!(history.events[1].what, What::RefusedSession { .. }), "{history}");
+        let (history, wrong) = two_sessions(false);
+        assert_eq!((history.events.len(), wrong.len()), (1, 1));
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct WorkerHost {
     pub(crate) rate: Rate,
     /// It is told to leave.
     leave: Arc<Notify>,
+    /// Whether it was, in this life.
+    told: AtomicBool,
     machine: SimulatedMachine,
     lives: u64,
     shared: Arc<Shared>,
@@ -48,6 +50,7 @@ struct Shared {
     ended: AtomicBool,
     /// How much slower than in other worlds.
     pace: u64,
+    tick: u64,
     owned: Mutex<Vec<Held>>,
 }
 
@@ -76,6 +79,8 @@ pub(crate) struct Common {
     pub(crate) keyspaces: Vec<String>,
     /// How much slower owners work than they might.
     pub(crate) pace: u64,
+    /// How long a process runs by itself, in milliseconds: it is paused between such ticks only.
+    pub(crate) tick: u64,
 }
 
 impl WorkerHost {
@@ -90,6 +95,7 @@ impl WorkerHost {
             process: None,
             rate,
             leave: Arc::default(),
+            told: AtomicBool::new(false),
             machine: SimulatedMachine::new(),
             lives: 0,
             shared: Arc::new(Shared::new(name, host, 0, common)?),
@@ -116,6 +122,7 @@ impl WorkerHost {
         self.shared = Arc::new(Shared::new(&self.name, self.host, self.lives, common)?);
         self.leave = Arc::default();
         self.machine = SimulatedMachine::new();
+        self.told = AtomicBool::new(false);
         let coordinator = Dials::new(&common.net, self.host).coordinator(&common.nodes)?;
         let (name, machine, leave) = (self.name.clone(), self.machine.clone(), Arc::clone(&self.leave));
         let (shared, keyspaces) = (Arc::clone(&self.shared), common.keyspaces.clone());
@@ -162,7 +169,13 @@ impl WorkerHost {
 
     /// Tells it to give everything back and end.
     pub(crate) fn leave(&self) {
+        self.told.store(true, Ordering::Relaxed);
         self.leave.notify_one();
+    }
+
+    /// Whether it was told to end, in this life.
+    pub(crate) fn was_told(&self) -> bool {
+        self.told.load(Ordering::Relaxed)
     }
 
     /// Whether it ended by itself.
@@ -210,6 +223,7 @@ impl Shared {
             alive: AtomicBool::new(true),
             ended: AtomicBool::new(false),
             pace: common.pace,
+            tick: common.tick,
             owned: Mutex::default(),
         })
     }
@@ -357,8 +371,13 @@ impl Owner {
         known
     }
 
-    async fn append(&self, key: &str, stamp: FencingToken) -> Result<(), Stopped> {
+    /// Some ticks may pass between the stamp and the write, so that a pause can begin there: nothing looks at the lease again.
+    async fn append(&mut self, key: &str, stamp: FencingToken) -> Result<(), Stopped> {
         let op = self.begin_append(key, &stamp);
+        let ticks = self.random.u64(0..=3);
+        if ticks > 0 {
+            tokio::time::sleep(Duration::from_millis(ticks * self.shared.tick)).await;
+        }
         match self.shared.finish_append(op, key, stamp).await {
             Some(Answer::Fenced(highest)) => Err(Stopped::Fenced(Some(highest))),
             _ => Ok(()),

@@ -102,7 +102,7 @@ fn report(plan: &Plan, outcome: &Outcome) -> anyhow::Result<Report> {
         elections: outcome.figures.elections,
         tenures: count(|what| matches!(what, What::Began { .. })),
         writes: count(|what| matches!(what, What::Applied { .. })),
-        refused: count(|what| matches!(what, What::RefusedStale { .. })),
+        refused: count(|what| matches!(what, What::RefusedStale { .. } | What::RefusedSession { .. })),
         simulated_ms: outcome.figures.simulated_ms,
         took_ms: 0,
         history: fingerprint(outcome)?,

@@ -181,6 +181,18 @@ pub enum What {
         #[serde(with = "wire::number")]
         highest: Epoch,
     },
+    /// A fence refused an epoch that another session had used.
+    RefusedSession {
+        /// Stamped for what.
+        #[serde(with = "wire::text")]
+        scope: Scope,
+        /// Stamped with which epoch.
+        #[serde(with = "wire::number")]
+        epoch: Epoch,
+        /// The session that the fence had seen under it.
+        #[serde(with = "wire::number")]
+        holder: SessionId,
+    },
     /// A client started an operation.
     Invoked {
         /// Its number.

@@ -63,6 +63,9 @@ impl fmt::Display for What {
             What::RefusedStale { op, scope, epoch, highest } => {
                 write!(f, "refused #{op} as stale: {scope} {epoch}, the fence has {highest}")
             }
+            What::RefusedSession { scope, epoch, holder } => {
+                write!(f, "refused a second session under {scope} {epoch}, which {holder} had used")
+            }
             What::Invoked { op, key, call, token } => {
                 match call {
                     Call::Write(value) => write!(f, "#{op} write {key} = {value}")?,

@@ -73,6 +73,8 @@ pub enum Fault {
     /// one follower, while all others reach each other. A worker is killed in that moment and comes back after a while, so that
     /// there is something to decide. Progress must come back all the same.
     StickLeader(bool, Host, u64),
+    /// When all is steady a worker is killed, and stays away: what it had is granted again within the promised bound.
+    KillAtRest(Host),
     /// A node is added, and when it is in, another is removed.
     Exchange(Option<Host>, Option<Host>),
     /// Somebody copies a node's data directory.
@@ -92,12 +94,12 @@ pub enum Fault {
 impl Fault {
     /// How many kinds of faults there are.
     #[cfg(test)]
-    pub(super) const KINDS: usize = 34;
+    pub(super) const KINDS: usize = 35;
 
     /// It strikes when all others are over, and stays to the end.
     #[cfg(test)]
     pub(super) fn is_for_good(&self) -> bool {
-        matches!(self, Fault::StickLeader(..))
+        matches!(self, Fault::StickLeader(..) | Fault::KillAtRest(_))
     }
 
     /// Owners must not notice it, so for the judge it is none.

@@ -31,6 +31,10 @@ pub const KINDS: u64 = 16;
 const EDGE_PPM: i64 = 4_990;
 /// The new nodes of a world whose members come and go.
 const NEWCOMERS: u16 = 6;
+/// How long all is quiet before somebody dies.
+const QUIET_AT_REST_MS: u64 = 3_000;
+/// How long whoever is granted a partition then may take to be ready.
+const READY_MS: u64 = 2_500;
 /// How much slower owners work in a large world.
 const LARGE_PACE: u64 = 250;
 
@@ -131,6 +135,10 @@ impl Plan {
 
     /// After all other faults are drawn.
     pub(super) fn strike_as_its_kind(&mut self, random: &mut Rng) {
+        // The others end with something of their own, or promise no progress.
+        if matches!(self.kind, Kind::Mixed | Kind::Members | Kind::Edge | Kind::OldFormat) {
+            self.kill_at_rest(random);
+        }
         match self.kind {
             Kind::Mixed | Kind::OldFormat => {}
             Kind::Members => self.exchange_members(random),
@@ -151,6 +159,14 @@ impl Plan {
                 self.strike(self.steady + 1_500, Fault::RestartNodes(for_ms), random);
             }
         }
+    }
+
+    /// One worker dies when all has been quiet for a while, and the world is watched for long enough to tell.
+    fn kill_at_rest(&mut self, random: &mut Rng) {
+        let at = self.steady + QUIET_AT_REST_MS + random.u64(..500);
+        let worker = self.workers[random.usize(..self.workers.len())];
+        self.strike(at, Fault::KillAtRest(worker), random);
+        self.ends = self.ends.max(at + self.granted_ms() + READY_MS);
     }
 
     fn strike(&mut self, at: Ms, fault: Fault, random: &mut Rng) {

@@ -75,6 +75,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
     let mut rules = Rules {
         leases: !plan.beyond_drift,
         progress_us: whole.then(|| plan.progress_ms() * 1_000),
+        granted_us: whole.then(|| plan.granted_ms() * 1_000),
         ends_us: ENDS_MS * 1_000,
         expected: keyspaces
             .map(|name| Ok((name.parse()?, plan.partitions)))

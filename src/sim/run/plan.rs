@@ -115,6 +115,12 @@ impl Plan {
         2 * ttl + delay + 11_000 + self.kind.longer_ms()
     }
 
+    /// Within which time under one leader a partition is granted again whose owner died, when all else is well.
+    pub(super) fn granted_ms(&self) -> u64 {
+        let wait = self.ttl + self.lock_delay;
+        u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) + 1_000
+    }
+
     /// The keyspaces: one taken over by lease, one by fence unless the world is large.
     pub(super) fn keyspaces() -> [&'static str; 2] {
         ["orders", "fast"]

@@ -79,12 +79,14 @@ impl Stage {
         let common = Common {
             net: Net::new(random.fork()),
             time: time.clone(),
-            store: Store::new(random.fork(), &time, &recorder, plan.fenced),
+            store: Store::new(random.fork(), &time, &recorder, plan.fenced)
+                .among_logs_that_forget(plan.kind == Kind::Forgetful),
             recorder,
             operations: Arc::new(AtomicU64::new(0)),
             nodes: plan.nodes.clone(),
             keyspaces: Plan::keyspaces().map(str::to_owned).to_vec(),
             pace: plan.kind.pace(),
+            tick: plan.tick,
         };
         let rate =
             |host| plan.rates.iter().find(|(of, _)| *of == host).map_or(Rate::default(), |(_, rate)| *rate);
@@ -129,6 +131,10 @@ impl Stage {
             stage.begin_on_the_oldest_format()?;
         }
         (0..2).for_each(|keyspace| stage.create(keyspace));
+        // Of logs that may forget, what they acknowledged is not demanded.
+        if plan.kind != Kind::Forgetful {
+            stage.operator.keep_ledger(OPERATOR, &stage.common)?;
+        }
         let nodes: Vec<Host> = stage.nodes.keys().copied().collect();
         for host in nodes {
             stage.start(host)?;

@@ -46,6 +46,7 @@ impl Stage {
                     self.undo(for_ms + apart, Later::Start(host));
                 }
             }
+            Fault::KillAtRest(host) => self.kill(host, false),
             Fault::OneWay(from, to, for_ms) => self.close(from, to, for_ms),
             Fault::Cut(a, b, for_ms) => {
                 self.close(a, b, for_ms);
@@ -109,7 +110,7 @@ impl Stage {
                     self.operator.order(Order::Move(name, PartitionId::new(partition), to));
                 }
             }
-            Fault::Transfer => self.operator.order(Order::Transfer(None)),
+            Fault::Transfer => self.operator.order(Order::Transfer),
             Fault::Replace(new, old) => {
                 self.add_node(new, random)?;
                 self.operator.order(Order::Add(id(new)?, new));

@@ -1,14 +1,18 @@
 //! Who looks: at what everybody answers for, and at what ended by itself or did not come back.
 
+use super::Kind;
 use super::Stage;
 use super::ends::Later;
 use crate::actors::node::Node;
 use crate::actors::operator::Done;
 use crate::history::What;
 use crate::world::Host;
+use std::collections::BTreeSet;
 
 /// How long a supervisor waits before it starts a process again that ended by itself.
 const RESTART_MS: u64 = 300;
+/// How long after the last fault what it broke may still end.
+const SETTLES_MS: u64 = 3_000;
 
 impl Stage {
     pub(super) fn look(&mut self) {
@@ -28,6 +32,10 @@ impl Stage {
     /// Starts again what ended by itself.
     pub(super) fn supervise(&mut self) {
         let mut again = Vec::new();
+        // Where a log may forget, nodes stop that meet what contradicts their own, and nobody promises workers a cluster.
+        let promised = self.plan.kind != Kind::Forgetful;
+        let healthy = promised && self.now > self.plan.heals + SETTLES_MS;
+        let members = if healthy { self.members() } else { BTreeSet::new() };
         for node in self.nodes.values_mut() {
             if let Some(error) = node.process.as_ref().and_then(|_| node.ended()) {
                 let host = node.host;
@@ -40,6 +48,12 @@ impl Stage {
                     && !self.gone.contains(&host)
                 {
                     self.broken.push(text.clone());
+                } else if members.contains(&host)
+                    && !excused
+                    && !self.gone.contains(&host)
+                    && self.stuck != Some(host)
+                {
+                    self.broken.push(format!("with nothing broken any more, node {text}"));
                 }
                 self.common.recorder.record(self.common.time.us(), "world", What::Note { text });
                 node.kill(&self.common.net, false);
@@ -48,6 +62,12 @@ impl Stage {
         }
         for worker in self.workers.values_mut() {
             if worker.process.is_some() && worker.ended() {
+                // Until all is steady it may hear that its session was over, and come back.
+                if promised && self.witness.steady && !worker.was_told() && !self.gone.contains(&worker.host)
+                {
+                    let text = format!("with nothing broken any more, worker {} ended", worker.name);
+                    self.broken.push(text);
+                }
                 worker.kill(&self.common.net, false);
                 again.push((worker.host, self.back.remove(&worker.host).unwrap_or(RESTART_MS)));
             }
@@ -86,6 +106,16 @@ impl Stage {
         }
     }
 
+    /// The members, as whoever leads has them; all nodes where nobody does.
+    fn members(&mut self) -> BTreeSet<Host> {
+        let leader = self.leader().and_then(|leader| self.nodes.get_mut(&leader)?.status());
+        let is = |node: &Node| match &leader {
+            Some(status) => status.members.iter().any(|(id, _)| id.get() == node.id),
+            None => true,
+        };
+        self.nodes.values().filter(|node| is(node)).map(|node| node.host).collect()
+    }
+
     /// When all is steady every founder that nobody let go of belongs to the cluster.
     pub(super) fn all_are_back(&mut self) {
         for host in self.plan.nodes.clone() {
@@ -108,7 +138,21 @@ impl Stage {
             let members = node.status()?.members;
             Some(members.into_iter().map(|(id, member)| (id, member.voter)).collect::<Vec<_>>())
         };
-        let Some(told) = self.nodes.get_mut(&leader).and_then(voters) else { return };
+        let Some(told) = self.nodes.get_mut(&leader).and_then(voters) else {
+            return self
+                .broken
+                .push(format!("node {} leads, and does not say who the members are", leader.0));
+        };
+        for (id, _) in &told {
+            let node = self.nodes.values_mut().find(|node| node.id == id.get());
+            let excused = |host: &Host| {
+                self.gone.contains(host) || self.wiped.contains(host) || self.stuck == Some(*host)
+            };
+            let silent = node.is_none_or(|node| !excused(&node.host) && node.status().is_none());
+            if silent {
+                self.broken.push(format!("node {id} is a member, and is not there although all is steady"));
+            }
+        }
         for node in self.nodes.values_mut() {
             let member = told.iter().any(|(id, _)| id.get() == node.id);
             if member
