@@ -87,7 +87,7 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
 }
 
 /// That something is frozen, and what to do about it.
-fn frozen(what: &Subject, state: &State) -> String {
+pub fn frozen(what: &Subject, state: &State) -> String {
     let name = match what {
         Subject::Cluster => "the cluster".to_owned(),
         Subject::Keyspace(id) => format!("keyspace {}", keyspace(*id, state)),

@@ -1,22 +1,20 @@
 //! A plan that an operator approved: which of its moves begin now, and which cannot be made any more.
 
 use super::MAX_COMMANDS;
-use super::pace::Pace;
-use super::picture::{room_for_moves, standing};
-use crate::ids::{KeyspaceId, LogIndex, PartitionKey, Revision, SessionId};
-use crate::placement::WorkerStanding;
+use super::budget::Budget;
+use super::receive::{Unfit, receive};
+use crate::ids::{KeyspaceId, SessionId};
 use crate::state::{
-    ApprovedPlan, Command, GrantReason, Keyspace, Phase, PlanMove, PlanStep, Policy, Session, SkipReason,
-    State,
+    ApprovedPlan, Command, GrantReason, Phase, PlanMove, PlanStep, SkipReason, State, Subject,
 };
 use crate::time::Instant;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// What one leadership knows of the plan it carries out.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Approved {
-    /// The plan, and the map it was looked at last.
-    looked: Option<(LogIndex, Revision)>,
+    /// Its last look found nothing to do, and nothing has happened since.
+    rests: bool,
     /// Something waits for time to pass.
     again_at: Option<Instant>,
 }
@@ -29,29 +27,28 @@ enum Next {
 }
 
 impl Approved {
-    /// Looks again although the map has not changed: a worker is back, or something was let go on.
+    /// Something has happened: a partition or a worker is not what it was, or something was set or let go on.
     pub fn look_again(&mut self) {
-        self.looked = None;
+        self.rests = false;
     }
 
     /// The commands for the moves of the running plan: those that begin within the budgets, and those to pass over. A
     /// move that waits holds up no other.
     ///
     /// What is handed out may be lost on its way to the log, so the plan is looked at again until a look finds nothing to
-    /// do; only then does it wait for the map to change.
+    /// do; only then does it wait for something to happen.
     pub fn due(
         &mut self,
         now: Instant,
         state: &State,
         absent: &BTreeSet<SessionId>,
-        pace: &mut Pace,
+        budget: &mut Budget,
     ) -> Vec<Vec<Command>> {
-        let look = state.running_plan().map(|plan| (plan.id, state.revision()));
-        let waits = self.looked == look && self.again_at.is_none_or(|at| now < at);
+        let waits = self.rests && self.again_at.is_none_or(|at| now < at);
         let Some(plan) = state.running_plan().filter(|_| !waits) else { return Vec::new() };
         self.again_at = None;
-        let entries = self.step(now, state, plan, absent, pace);
-        self.looked = look.filter(|_| entries.is_empty());
+        let entries = self.step(now, state, plan, absent, budget);
+        self.rests = entries.is_empty();
         entries
     }
 
@@ -61,44 +58,38 @@ impl Approved {
         state: &State,
         plan: &ApprovedPlan,
         absent: &BTreeSet<SessionId>,
-        pace: &mut Pace,
+        budget: &mut Budget,
     ) -> Vec<Vec<Command>> {
-        let mut rooms: BTreeMap<KeyspaceId, usize> = BTreeMap::new();
         let (mut begin, mut skip) = (Vec::new(), Vec::new());
+        let mut full: BTreeSet<KeyspaceId> = BTreeSet::new();
         for planned in plan.moves.iter().filter(|planned| planned.step == PlanStep::Waiting) {
-            let PartitionKey { keyspace: id, .. } = planned.partition;
-            let policy = state.keyspace(id).map(Keyspace::policy);
-            let room = rooms.entry(id).or_insert_with(|| {
-                let rate = pace.room(id, policy.map_or(0, Policy::moves_per_minute), now);
-                if rate == 0 {
-                    self.again_at = self.again_at.into_iter().chain(pace.opens(id)).min();
-                }
-                rate.min(state.keyspace(id).map_or(usize::MAX, room_for_moves))
-            });
+            let key = planned.partition;
+            let keyspace = state.keyspace(key.keyspace);
             // Of a large plan most moves wait for room. They are not looked at before there is some.
-            if *room == 0 {
+            if let Some(keyspace) = keyspace.filter(|keyspace| budget.moves(keyspace, now) == 0) {
+                if full.insert(key.keyspace) {
+                    self.again_at = self.again_at.into_iter().chain(budget.opens(keyspace, now)).min();
+                }
                 continue;
             }
-            match (next(state, planned, absent), policy) {
-                (Next::Begin, Some(policy)) => {
-                    *room -= 1;
-                    pace.began(id, 1, now);
+            match (next(state, planned, absent), keyspace) {
+                (Next::Begin, Some(keyspace)) => {
+                    budget.begins(keyspace, now);
                     begin.push(Command::Drain {
-                        partition: planned.partition,
+                        partition: key,
                         epoch: planned.epoch,
                         to: planned.to.clone(),
-                        deadline: policy.drain_deadline(),
+                        deadline: keyspace.policy().drain_deadline(),
                         why: GrantReason::Plan,
                     });
                 }
                 (Next::Skip(why), _) => {
-                    skip.push(Command::SkipPlanned { plan: plan.id, partition: planned.partition, why });
+                    skip.push(Command::SkipPlanned { plan: plan.id, partition: key, why });
                 }
                 (Next::Wait | Next::Begin, _) => {}
             }
         }
-        // A drain whose owner has changed meanwhile is refused and takes its entry with it, so what is passed over goes in
-        // entries of its own.
+        // What begins is refused when the plan was cancelled meanwhile, so what is passed over goes in entries of its own.
         let skipped = skip.chunks(MAX_COMMANDS).map(<[Command]>::to_vec);
         let under = |moves: &[Command]| {
             let directive = std::iter::once(Command::Under { directive: plan.id });
@@ -108,48 +99,32 @@ impl Approved {
     }
 }
 
-/// How many moves these entries begin, by keyspace: balancing has so much less room.
-pub(super) fn begun(entries: &[Vec<Command>]) -> BTreeMap<KeyspaceId, usize> {
-    let mut begun = BTreeMap::new();
-    for command in entries.iter().flatten() {
-        if let Command::Drain { partition, .. } = command {
-            *begun.entry(partition.keyspace).or_default() += 1;
-        }
-    }
-    begun
-}
-
 fn next(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Next {
-    let PartitionKey { keyspace: id, partition } = planned.partition;
-    let (Some(keyspace), Some(now)) = (state.keyspace(id), state.partition(planned.partition)) else {
+    let key = planned.partition;
+    let (Some(keyspace), Some(now)) = (state.keyspace(key.keyspace), state.partition(key)) else {
         return Next::Skip(SkipReason::MovedOn);
     };
     if now.epoch() != Some(planned.epoch) {
         return Next::Skip(SkipReason::MovedOn);
     }
-    let owner = match now.phase() {
-        Phase::Owned { ready: true, session } => state.session(*session).map(Session::worker),
-        Phase::Owned { ready: false, .. } | Phase::Draining(_) => return Next::Wait,
+    match now.phase() {
+        // Ready or not: an owner that never gets ready has to be emptied, too.
+        Phase::Owned { .. } => {}
+        Phase::Draining(_) => return Next::Wait,
         Phase::Vacant | Phase::Cooling(_) => return Next::Skip(SkipReason::MovedOn),
-    };
-    let target = state.session_of(&planned.to);
-    let Some(target) = target.filter(|to| to.keyspaces().contains(&id) && !to.withdrawn()) else {
-        return Next::Skip(SkipReason::TargetGone);
-    };
-    let owner_settings = owner.and_then(|owner| state.worker_settings().get(owner));
-    let partition_settings = keyspace.settings().get(&partition);
-    if owner_settings.is_some_and(|set| set.frozen.is_some())
-        || partition_settings.is_some_and(|set| set.frozen.is_some())
-    {
-        return Next::Skip(SkipReason::Frozen);
     }
-    match standing(state, keyspace, target, absent) {
-        WorkerStanding::Away => Next::Wait,
-        WorkerStanding::Frozen => Next::Skip(SkipReason::Frozen),
-        WorkerStanding::Drained | WorkerStanding::Cordoned | WorkerStanding::Ineligible(_) => {
-            Next::Skip(SkipReason::TargetGone)
+    let Some(target) = state.session_of(&planned.to) else { return Next::Skip(SkipReason::TargetGone) };
+    let frozen = state.freeze_of_move(key, &planned.to);
+    match (receive(state, keyspace, target, absent), frozen) {
+        (Err(Unfit::Frozen), _) | (_, Some(Subject::Partition(_) | Subject::Worker(_))) => {
+            Next::Skip(SkipReason::Frozen)
         }
-        WorkerStanding::Takes if state.frozen().is_some() || keyspace.frozen().is_some() => Next::Wait,
-        WorkerStanding::Takes => Next::Begin,
+        (Err(Unfit::Suspected | Unfit::Absent), _) => Next::Wait,
+        (
+            Err(Unfit::NotServing | Unfit::Leaving | Unfit::Drained | Unfit::Cordoned | Unfit::Ineligible(_)),
+            _,
+        ) => Next::Skip(SkipReason::TargetGone),
+        (Ok(()), Some(Subject::Cluster | Subject::Keyspace(_))) => Next::Wait,
+        (Ok(()), None) => Next::Begin,
     }
 }

@@ -20,11 +20,18 @@ impl Holds {
         self.0.insert(session.worker().clone(), session.id());
     }
 
-    /// The partitions whose waiting ends because their worker is back. One that has joined and is not connected yet
-    /// would not learn of a grant: they go on waiting for it, within their bound.
-    pub fn due(&mut self, state: &State, absent: &BTreeSet<SessionId>) -> Vec<(PartitionKey, Epoch)> {
+    /// The partitions, of those that cool, whose waiting ends because their worker is back. One that has joined and is
+    /// not connected yet would not learn of a grant, and one that is about to leave again takes none: they go on waiting
+    /// for it, within their bound. What waits was decided when it was given up, whatever the policy says by now.
+    pub fn due(
+        &mut self,
+        state: &State,
+        absent: &BTreeSet<SessionId>,
+        cooling: impl Iterator<Item = PartitionKey>,
+    ) -> Vec<(PartitionKey, Epoch)> {
         self.0.retain(|_, session| state.session(*session).is_some());
-        let here = |id: &SessionId| !absent.contains(id);
+        let stays = |id: &SessionId| state.session(*id).is_some_and(|session| !session.withdrawn());
+        let here = |id: &SessionId| !absent.contains(id) && stays(id);
         let back: BTreeSet<WorkerId> =
             self.0.iter().filter(|(_, id)| here(id)).map(|(worker, _)| worker.clone()).collect();
         if back.is_empty() {
@@ -39,9 +46,8 @@ impl Holds {
             };
             back.contains(&last.worker) && state.session_of(&last.worker).is_some_and(another)
         };
-        let holding = state.keyspaces().filter(|keyspace| !keyspace.policy().rejoin_hold().is_zero());
-        holding
-            .flat_map(|keyspace| keyspace.keys().zip(keyspace.partitions()))
+        cooling
+            .filter_map(|key| Some((key, state.partition(key)?)))
             .filter(|(key, partition)| {
                 let last = partition.history().last();
                 is_held(partition) && last.is_some_and(|last| is_back(*key, last))

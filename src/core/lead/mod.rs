@@ -1,10 +1,13 @@
 //! What a leader decides: a pure machine over the applied state and one clock.
 //!
 //! [`Leadership`] belongs to one term. It is told what was applied, which renewals and streams came and went, and what
-//! time it is; it answers with entries to propose. It proposes nothing itself and remembers nothing that its successor
-//! would need: whatever it forgets at the end of its term a new leader finds in the state, and counts in full.
+//! time it is; it answers with entries to propose. It proposes nothing itself, and what must hold beyond its term is in
+//! the state: a new leader finds there what waits, and counts it in full. Three things start anew with it, and none of
+//! them keeps a promise: how many moves began in the last minute, how many sessions ran out lately (the brake), and the
+//! loads that were measured.
 
 mod approved;
+mod budget;
 mod evenness;
 mod holds;
 mod loads;
@@ -12,6 +15,7 @@ mod pace;
 mod picture;
 mod placing;
 mod presence;
+mod receive;
 mod release;
 mod survey;
 mod timers;
@@ -20,12 +24,13 @@ mod timers;
 mod tests;
 
 pub use approved::Approved;
+pub use budget::Budget;
 pub use holds::Holds;
 pub use loads::{LoadSource, Loads, Weights};
-pub use pace::Pace;
-pub use picture::{Outlook, ZONE_LABEL, standing};
+pub use picture::{Outlook, ZONE_LABEL};
 pub use placing::{Brake, Placing, Settings, Share};
 pub use presence::{GRACE, Presence};
+pub use receive::{NoMove, Unfit, operators_move, receive};
 pub use release::release;
 pub use survey::{Survey, WhatIf};
 pub use timers::Timers;
@@ -52,8 +57,8 @@ pub struct Leadership {
     pub placing: Placing,
     /// The plan that an operator approved.
     pub approved: Approved,
-    /// How many planned moves began in the last minute.
-    pub pace: Pace,
+    /// How many planned moves may begin.
+    pub budget: Budget,
     /// How much the partitions count, where that is measured.
     pub loads: Loads,
     /// Workers that were restarted, and have come back.
@@ -68,11 +73,11 @@ impl Leadership {
     pub fn new(term: Term, now: Instant, state: &State, settings: Settings) -> Leadership {
         let lessor = Lessor::new(term, now, state);
         let timers = Timers::new(now, state, &lessor);
-        let (presence, placing) = (Presence::new(now), Placing::new(now, settings));
-        let (approved, pace, absent) = (Approved::default(), Pace::default(), BTreeSet::new());
+        let (presence, placing) = (Presence::new(now), Placing::new(now, state, settings));
+        let (approved, budget, absent) = (Approved::default(), Budget::new(now, state), BTreeSet::new());
         let holds = Holds::new(state);
         let loads = Loads::new(now, state);
-        Leadership { lessor, timers, presence, placing, approved, pace, loads, holds, absent }
+        Leadership { lessor, timers, presence, placing, approved, budget, loads, holds, absent }
     }
 
     /// The term it belongs to.
@@ -82,13 +87,19 @@ impl Leadership {
 
     /// Takes note of what an entry changed, at the moment it was applied.
     pub fn observe(&mut self, events: &[Event], now: Instant, state: &State) {
+        if !events.is_empty() {
+            self.approved.look_again();
+        }
         for event in events {
             self.lessor.observe(event, now, state);
             match event {
-                Event::Partition { key, .. } => self.timers.observe(*key, now, state, &self.lessor),
+                Event::Partition { key, .. } => {
+                    self.timers.observe(*key, now, state, &self.lessor);
+                    self.budget.observe(*key, now, state);
+                }
                 Event::KeyspaceDeleted(id, _) => {
                     self.timers.keyspace_deleted(*id);
-                    self.pace.forget(*id);
+                    self.budget.forget(*id);
                     self.loads.forget(*id);
                 }
                 // One created again under a name that was used before begins by cooling, and all of it does: a million
@@ -113,17 +124,13 @@ impl Leadership {
                 }
                 Event::Ended { session, .. } => self.presence.ended(*session),
                 Event::WorkerSet { worker, weight } => {
-                    self.approved.look_again();
                     if let Some(session) = state.session_of(worker).filter(|_| *weight) {
                         self.placing.reweighted(session);
                     }
                 }
-                Event::Cleared(_) | Event::PartitionSet(_) | Event::FreezeSet(_) => {
-                    self.approved.look_again();
-                }
                 _ => {}
             }
-            self.placing.observe(event, now);
+            self.placing.observe(event, now, state);
         }
     }
 
@@ -176,7 +183,7 @@ impl Leadership {
                 endings.add(command, vec![partition]);
             }
         }
-        for (partition, epoch) in self.holds.due(state, &self.absent) {
+        for (partition, epoch) in self.holds.due(state, &self.absent, self.timers.cooling()) {
             endings.add(Command::EndCooling { partition, epoch }, vec![partition]);
         }
         for id in gone.into_iter().filter(|id| !expiring.contains(id)) {
@@ -184,13 +191,15 @@ impl Leadership {
         }
 
         let outlook = Outlook { absent: &self.absent, expiring: &expiring, freed: &endings.freed };
-        let grants = self.placing.grants(now, state, outlook, &self.loads);
+        let grants = self.placing.grants(now, state, outlook, &self.loads, &mut self.budget);
         entries.extend(pack(endings.list, grants));
-        let planned = self.approved.due(now, state, &self.absent, &mut self.pace);
-        let begun = approved::begun(&planned);
-        entries.extend(planned);
-        let (absent, loads) = (&self.absent, &self.loads);
-        entries.extend(self.placing.moves(now, state, absent, loads, &begun, &mut self.pace));
+        // Under the brake nothing moves that has an owner: what moves is what was lost.
+        if self.placing.brake_with(now, state, expiring.len()).is_none() {
+            let (absent, budget) = (&self.absent, &mut self.budget);
+            entries.extend(self.approved.due(now, state, absent, budget));
+            entries.extend(self.placing.moves(now, state, absent, &self.loads, budget));
+        }
+        self.budget.look_ends();
         entries
     }
 }

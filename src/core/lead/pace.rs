@@ -11,11 +11,11 @@ const GRAIN: Duration = Duration::from_secs(1);
 
 /// The moves that began in the last minute, by keyspace. It belongs to one leadership: a new leader counts from nothing.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct Pace(BTreeMap<KeyspaceId, VecDeque<(Instant, u32)>>);
+pub(super) struct Pace(BTreeMap<KeyspaceId, VecDeque<(Instant, u32)>>);
 
 impl Pace {
     /// How many moves may begin now when `per_minute` may in any minute; `0` means no bound.
-    pub fn room(&mut self, keyspace: KeyspaceId, per_minute: u32, now: Instant) -> usize {
+    pub(super) fn room(&mut self, keyspace: KeyspaceId, per_minute: u32, now: Instant) -> usize {
         if per_minute == 0 {
             self.0.remove(&keyspace);
             return usize::MAX;
@@ -30,7 +30,7 @@ impl Pace {
     }
 
     /// Takes note of moves that begin now.
-    pub fn began(&mut self, keyspace: KeyspaceId, moves: usize, now: Instant) {
+    pub(super) fn began(&mut self, keyspace: KeyspaceId, moves: usize, now: Instant) {
         if moves == 0 {
             return;
         }
@@ -43,12 +43,12 @@ impl Pace {
     }
 
     /// When there is room again at the earliest, if it is bounded now.
-    pub fn opens(&self, keyspace: KeyspaceId) -> Option<Instant> {
+    pub(super) fn opens(&self, keyspace: KeyspaceId) -> Option<Instant> {
         self.0.get(&keyspace)?.front().map(|(at, _)| *at + WINDOW + GRAIN)
     }
 
     /// Forgets a keyspace that is gone.
-    pub fn forget(&mut self, keyspace: KeyspaceId) {
+    pub(super) fn forget(&mut self, keyspace: KeyspaceId) {
         self.0.remove(&keyspace);
     }
 }

@@ -1,6 +1,7 @@
 //! One keyspace as the planner sees it: which workers may be given something, and where every partition stands.
 
 use super::loads::Weights;
+use super::receive::{Unfit, receive};
 use crate::ids::{EpochFloor, KeyspaceId, PartitionKey, SessionId, WorkerId};
 use crate::mutant;
 use crate::placement::{
@@ -100,6 +101,9 @@ impl<'a> Picture<'a> {
         let by_name: BTreeMap<&WorkerId, WorkerIx> =
             self.sessions.iter().filter_map(|s| Some((s.worker(), *by_id.get(&s.id())?))).collect();
         let takes = |ix: WorkerIx| self.candidates[ix.get()].standing.takes();
+        // A freeze does not stop what has begun.
+        let completes =
+            |ix: WorkerIx| takes(ix) || self.candidates[ix.get()].standing == WorkerStanding::Frozen;
         let settings = |key: PartitionKey| keyspace.settings().get(&key.partition);
         let stays = |key: PartitionKey| {
             moved.contains_key(&key) || settings(key).is_some_and(|set| set.frozen.is_some())
@@ -107,6 +111,13 @@ impl<'a> Picture<'a> {
         // With a lock delay what is freed cools before it is granted.
         let cools = !keyspace.policy().lock_delay().is_zero();
         let floor = self.floor.max(keyspace.floor());
+
+        // An owner that is not ready is not balanced away from. What operators demand it gives up all the same.
+        let demanded = |key: PartitionKey, by: WorkerIx| {
+            let pin = settings(key).and_then(|set| by_name.get(&set.pin.as_ref()?.0)).copied();
+            let pinned_elsewhere = pin.is_some_and(|to| to != by && takes(to));
+            pinned_elsewhere || self.candidates[by.get()].standing.gives_up()
+        };
 
         let mut handed_on = Vec::new();
         let mut spot = |(key, partition): (PartitionKey, &Partition)| {
@@ -126,7 +137,7 @@ impl<'a> Picture<'a> {
                 Phase::Draining(drain) if gone(&drain.session) => {
                     // The move goes on without the owner's release, to where it was going.
                     let owner = by_id.get(&drain.session).copied();
-                    match target(drain, &by_name).filter(|to| takes(*to) && owner != Some(*to)) {
+                    match target(drain, &by_name).filter(|to| completes(*to) && owner != Some(*to)) {
                         Some(to) => {
                             handed_on.push((key, to));
                             Spot::in_flight(to)
@@ -138,7 +149,7 @@ impl<'a> Picture<'a> {
                     }
                 }
                 Phase::Owned { session, ready } => match by_id.get(session) {
-                    Some(by) if *ready && !stays(key) => Spot::owned(*by),
+                    Some(by) if (*ready || demanded(key, *by)) && !stays(key) => Spot::owned(*by),
                     Some(by) => Spot::fixed(*by),
                     None => Spot::HELD,
                 },
@@ -177,30 +188,24 @@ pub(super) fn contains_vacant(spots: &[Spot]) -> bool {
     spots.iter().any(|spot| matches!(spot.standing, Standing::Vacant(_)))
 }
 
-/// How many more moves a keyspace's budget allows. A move is in flight until its new owner is ready.
-pub(super) fn room_for_moves(keyspace: &Keyspace) -> usize {
-    let in_flight = |partition: &&Partition| match partition.phase() {
-        Phase::Draining(_) | Phase::Owned { ready: false, .. } => !mutant!("budget-blind-to-moves"),
-        Phase::Owned { ready: true, .. } | Phase::Vacant | Phase::Cooling(_) => false,
-    };
-    let budget = keyspace.policy().max_moves_in_flight() as usize;
-    budget.saturating_sub(keyspace.partitions().iter().filter(in_flight).count())
-}
-
 /// What a plan may do with a worker.
 ///
 /// One that is suspected, without a connection or about to leave comes first: nobody can tell whether it would let go of
 /// anything.
-pub fn standing(
+fn standing(
     state: &State,
     keyspace: &Keyspace,
     session: &Session,
     absent: &BTreeSet<SessionId>,
 ) -> WorkerStanding {
-    if session.withdrawn() || session.suspicion().is_some() || absent.contains(&session.id()) {
-        return WorkerStanding::Away;
+    match receive(state, keyspace, session, absent) {
+        Ok(()) => WorkerStanding::Takes,
+        Err(Unfit::NotServing | Unfit::Leaving | Unfit::Suspected | Unfit::Absent) => WorkerStanding::Away,
+        Err(Unfit::Frozen) => WorkerStanding::Frozen,
+        Err(Unfit::Ineligible(constraint)) => WorkerStanding::Ineligible(constraint),
+        Err(Unfit::Drained) => WorkerStanding::Drained,
+        Err(Unfit::Cordoned) => WorkerStanding::Cordoned,
     }
-    standing_by_settings(state, keyspace, session.worker(), session.labels())
 }
 
 /// What a plan may do with a worker that is there.

@@ -8,12 +8,12 @@
 //! looked at again until a look finds nothing to do; only then does it wait for an event.
 
 use super::MAX_COMMANDS;
+use super::budget::Budget;
 use super::loads::{Loads, Weights};
-use super::pace::Pace;
-use super::picture::{Outlook, Picture, Spots, contains_vacant, is_held, room_for_moves};
+use super::picture::{Outlook, Picture, Spots, contains_vacant, is_held};
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, SessionId, WorkerId};
 use crate::placement::{Newly, PartitionKeys, PlanError, PlannedMove, Reason, Ring, Spot, View, plan};
-use crate::state::{Command, EndReason, Event, GrantReason, Keyspace, Partition, Session, State};
+use crate::state::{Command, EndReason, Event, GrantReason, Keyspace, Partition, Phase, Session, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -105,8 +105,8 @@ pub struct Placing {
     expired: VecDeque<Instant>,
     /// Somebody was told that the brake is on.
     told_of_brake: bool,
-    /// When the brake next lets a partition through above the budget.
-    brake_opens: Instant,
+    /// When the brake next lets a partition of a keyspace through above the budget.
+    brake_opens: BTreeMap<KeyspaceId, Instant>,
     rings: BTreeMap<KeyspaceId, (Ring, PartitionKeys)>,
     /// The first look at every keyspace is still to come.
     fresh: bool,
@@ -153,7 +153,9 @@ impl Hash for Placing {
 
 impl Placing {
     /// A leader that has looked at nothing yet.
-    pub fn new(now: Instant, settings: Settings) -> Placing {
+    pub fn new(now: Instant, state: &State, settings: Settings) -> Placing {
+        let partitions = state.keyspaces().flat_map(|keyspace| keyspace.keys().zip(keyspace.partitions()));
+        let moved = partitions.filter(|(_, partition)| operators_word(partition)).map(|(key, _)| (key, now));
         Placing {
             settings,
             settled_from: now,
@@ -161,10 +163,10 @@ impl Placing {
             vacant: Agenda::default(),
             unbalanced: Agenda::default(),
             resting: BTreeMap::new(),
-            moved: BTreeMap::new(),
+            moved: moved.collect(),
             expired: VecDeque::new(),
             told_of_brake: false,
-            brake_opens: now,
+            brake_opens: BTreeMap::new(),
             rings: BTreeMap::new(),
             fresh: true,
             errors: BTreeMap::new(),
@@ -183,13 +185,21 @@ impl Placing {
     }
 
     /// Takes note of what an entry changed.
-    pub fn observe(&mut self, event: &Event, now: Instant) {
+    pub fn observe(&mut self, event: &Event, now: Instant, state: &State) {
         match event {
             Event::Partition { key, before, after } => {
                 if after.is_none() {
                     self.vacant.add(key.keyspace, now);
                 }
                 self.unbalanced.add(key.keyspace, now);
+                let partition = state.partition(*key);
+                let begins = |partition: &Partition| {
+                    before != after || matches!(partition.phase(), Phase::Draining(_))
+                };
+                if partition.is_some_and(|partition| operators_word(partition) && begins(partition)) {
+                    // Balancing would carry it back at once.
+                    self.moved.insert(*key, now);
+                }
                 match (before, after) {
                     (Some(_), None) => {
                         self.resting.insert(*key, now);
@@ -210,12 +220,16 @@ impl Placing {
                 self.rings.remove(id);
                 self.errors.remove(id);
                 self.news.remove(id);
+                self.brake_opens.remove(id);
                 self.resting.retain(|key, _| key.keyspace != *id);
                 self.moved.retain(|key, _| key.keyspace != *id);
             }
             Event::Joined(_) | Event::Withdrawn(_) => self.workers_changed(now),
             Event::Ended { why, .. } => {
                 self.workers_changed(now);
+                for news in self.news.values_mut() {
+                    news.retain(|worker, _| state.session_of(worker).is_some());
+                }
                 if *why == EndReason::Expired {
                     self.expired.push_back(now);
                 }
@@ -274,11 +288,6 @@ impl Placing {
         self.vacant.next().into_iter().chain(unbalanced).min()
     }
 
-    /// An operator has moved this partition: balancing leaves it alone for a while.
-    pub fn moved_by_operator(&mut self, key: PartitionKey, now: Instant) {
-        self.moved.insert(key, now);
-    }
-
     /// What is new about the workers of a keyspace.
     pub(super) fn news(&self, id: KeyspaceId) -> Option<&BTreeMap<WorkerId, Newly>> {
         self.news.get(&id)
@@ -305,7 +314,7 @@ impl Placing {
     }
 
     /// The same when so many more are about to run out.
-    fn brake_with(&self, now: Instant, state: &State, expiring: usize) -> Option<Brake> {
+    pub(super) fn brake_with(&self, now: Instant, state: &State, expiring: usize) -> Option<Brake> {
         if self.expired.len() + expiring <= 2 {
             return None;
         }
@@ -341,6 +350,7 @@ impl Placing {
         state: &State,
         outlook: Outlook<'_>,
         loads: &Loads,
+        budget: &mut Budget,
     ) -> BTreeMap<PartitionKey, Command> {
         let window = crate::state::MAX_TTL;
         while self.expired.front().is_some_and(|at| now.since(*at) > window) {
@@ -361,7 +371,8 @@ impl Placing {
         let braked = self.brake_with(now, state, outlook.expiring.len()).is_some();
         let expired = state.ended.iter().filter(|ended| ended.why == EndReason::Expired);
         let expired = expired.map(|ended| ended.session).collect();
-        let mut grants = Grants { state, expired, freed: outlook.freed, commands: BTreeMap::new() };
+        let (freed, commands) = (outlook.freed, BTreeMap::new());
+        let mut grants = Grants { now, state, braked, expired, freed, budget, commands };
         for id in look {
             let Some(picture) = Picture::to_fill(state, id, outlook) else { continue };
             let Spots { spots, handed_on } = picture.spots(&self.moved, outlook);
@@ -371,7 +382,7 @@ impl Placing {
             }
             if contains_vacant(&spots) {
                 let weights = loads.weights(now, self.settings.measure_every, picture.keyspace);
-                self.fill(now, &picture, &spots, &weights, braked, &mut grants);
+                self.fill(now, &picture, &spots, &weights, &mut grants);
             }
             if grants.commands.len() > before {
                 self.vacant.add(id, now);
@@ -387,16 +398,16 @@ impl Placing {
         picture: &Picture<'_>,
         spots: &[Spot],
         weights: &Weights,
-        braked: bool,
         grants: &mut Grants<'_>,
     ) {
         let id = picture.keyspace.id();
         let Some(moves) = self.plan(picture, spots, weights) else {
             return self.vacant.add(id, now + ERROR_PACE);
         };
-        let mut room = if braked { room_for_moves(picture.keyspace) } else { usize::MAX };
-        if room == 0 && now >= self.brake_opens {
-            self.brake_opens = now + BRAKE_PACE;
+        let mut room = if grants.braked { grants.budget.flights(picture.keyspace, now) } else { usize::MAX };
+        // Each keyspace by itself: one in which much is vacant must not take every turn.
+        if room == 0 && self.brake_opens.get(&id).is_none_or(|opens| now >= *opens) {
+            self.brake_opens.insert(id, now + BRAKE_PACE);
             room = 1;
         }
         for planned in moves.iter().filter(|m| m.reason.is_repair()) {
@@ -418,23 +429,21 @@ impl Placing {
     /// The moves to begin now, within each keyspace's budget and its bound on moves in a minute.
     ///
     /// What an operator demands, by a drain, a pin or a label, is done also where balancing is not. Nothing is done where
-    /// it is frozen. `begun` is how many moves an approved plan begins at the same look, by keyspace.
+    /// it is frozen.
     pub fn moves(
         &mut self,
         now: Instant,
         state: &State,
         absent: &BTreeSet<SessionId>,
         loads: &Loads,
-        begun: &BTreeMap<KeyspaceId, usize>,
-        pace: &mut Pace,
+        budget: &mut Budget,
     ) -> Vec<Vec<Command>> {
         let for_too_long = now.since(self.unsettled_from) >= self.settings.settle * MAX_UNSETTLED;
         if !self.settled(now) && !for_too_long {
             return Vec::new();
         }
         let look = self.unbalanced.take(now);
-        if look.is_empty() || self.braked(now, state) {
-            look.into_iter().for_each(|id| self.unbalanced.add(id, now));
+        if look.is_empty() {
             return Vec::new();
         }
         self.unsettled_from = now;
@@ -445,13 +454,11 @@ impl Placing {
         for id in look {
             let Some(picture) = Picture::of(state, id, outlook) else { continue };
             let policy = picture.keyspace.policy();
-            let paced = pace.room(id, policy.moves_per_minute(), now);
-            if let (0, Some(opens)) = (paced, pace.opens(id)) {
+            // Else what is in flight changes by an event, which brings the keyspace back here.
+            if let Some(opens) = budget.opens(picture.keyspace, now) {
                 self.unbalanced.add(id, opens);
             }
-            // What is in flight changes by an event, which brings the keyspace back here.
-            let begun = begun.get(&id).copied().unwrap_or(0);
-            let room = room_for_moves(picture.keyspace).saturating_sub(begun).min(paced);
+            let room = budget.moves(picture.keyspace, now);
             if room == 0 {
                 continue;
             }
@@ -474,12 +481,11 @@ impl Placing {
             }
             let wanted =
                 |m: &&PlannedMove| !m.reason.is_repair() && (policy.balance() || !m.reason.is_balance());
-            let began = moves.iter().filter(wanted).count().min(room);
-            pace.began(id, began, now);
             for planned in moves.iter().filter(wanted).take(room) {
                 let key = PartitionKey { keyspace: id, partition: planned.partition };
                 let Some(epoch) = state.partition(key).and_then(Partition::epoch) else { continue };
                 self.unbalanced.add(id, now);
+                budget.begins(picture.keyspace, now);
                 let directive = directive(state, picture.keyspace, key, planned.reason);
                 drains.entry(directive).or_default().push(Command::Drain {
                     partition: key,
@@ -558,6 +564,16 @@ impl Placing {
     }
 }
 
+/// Whether an operator moved the partition where it is, or where it is on its way to.
+fn operators_word(partition: &Partition) -> bool {
+    let why = match partition.phase() {
+        Phase::Draining(drain) => Some(drain.why),
+        Phase::Owned { .. } => partition.history().last().map(|tenure| tenure.why),
+        Phase::Vacant | Phase::Cooling(_) => None,
+    };
+    why == Some(GrantReason::Operator)
+}
+
 /// The directive that a planned move follows from.
 fn directive(state: &State, keyspace: &Keyspace, key: PartitionKey, why: Reason) -> Option<LogIndex> {
     match why {
@@ -588,15 +604,20 @@ fn grant_reason(why: Reason) -> GrantReason {
 
 /// The grants of one look.
 struct Grants<'a> {
+    now: Instant,
     state: &'a State,
+    braked: bool,
     expired: BTreeSet<SessionId>,
     freed: &'a BTreeSet<PartitionKey>,
+    budget: &'a mut Budget,
     commands: BTreeMap<PartitionKey, Command>,
 }
 
 impl Grants<'_> {
     fn add(&mut self, key: PartitionKey, to: SessionId) {
-        let Some(partition) = self.state.partition(key) else { return };
+        let found = self.state.keyspace(key.keyspace).zip(self.state.partition(key));
+        let Some((keyspace, partition)) = found else { return };
+        self.budget.granted(keyspace, key, self.now);
         let failed = |last: SessionId| self.freed.contains(&key) || self.expired.contains(&last);
         let why = match partition.history().last() {
             None => GrantReason::First,

@@ -1,5 +1,6 @@
 //! Release and grant in one entry: the owner of a planned move gives the partition back, and the next one gets it.
 
+use super::receive::receive_in_flight;
 use crate::ids::{Epoch, PartitionKey, SessionId};
 use crate::state::{Command, Phase, Released, State};
 use std::collections::BTreeSet;
@@ -20,13 +21,10 @@ pub fn release(
         Some((Some(current), Phase::Draining(drain)))
             if current == epoch && drain.session == session && !matches!(how, Released::Failed(_)) =>
         {
-            let target = state.session_of(&drain.to);
-            target
-                .filter(|t| !absent.contains(&t.id()))
-                .filter(|t| {
-                    !t.withdrawn() && t.suspicion().is_none() && t.keyspaces().contains(&partition.keyspace)
-                })
-                .map(|t| Command::Grant { partition, replaces: Some(epoch), to: t.id(), why: drain.why })
+            let target = state.session_of(&drain.to).zip(state.keyspace(partition.keyspace));
+            target.filter(|(to, keyspace)| receive_in_flight(state, keyspace, to, absent).is_ok()).map(
+                |(to, _)| Command::Grant { partition, replaces: Some(epoch), to: to.id(), why: drain.why },
+            )
         }
         _ => None,
     };

@@ -78,6 +78,11 @@ impl Timers {
         self.cooling.retain(|key, _| key.keyspace != id);
     }
 
+    /// What cools.
+    pub(super) fn cooling(&self) -> impl Iterator<Item = PartitionKey> {
+        self.cooling.keys().copied()
+    }
+
     fn forget_drain(&mut self, key: PartitionKey) {
         let Some(drain) = self.drains.remove(&key) else { return };
         if let Some(keys) = self.by_session.get_mut(&drain.session) {

@@ -5,11 +5,10 @@ use super::event::{Event, MIN_STEP, Setup};
 use super::ledger::{Ledger, Service};
 use super::report::{MAX_SAMPLES, Report, Sample, Totals};
 use crate::ids::{Epoch, KeyspaceId, LogIndex, PartitionId, PartitionKey, SessionId, Term, WorkerId};
-use crate::lead::{GRACE, Leadership, release};
+use crate::lead::{GRACE, Leadership, operators_move, release};
 use crate::placement::{Candidate, Evenness, PlanError, SmoothedLoad, Weight};
 use crate::state::{
-    Command, Entry, Event as Change, GrantReason, Join, Outcome, PartitionChange, Phase, Refused, Released,
-    Session, State,
+    Command, Entry, Event as Change, Join, Outcome, PartitionChange, Phase, Refused, Released, Session, State,
 };
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -381,25 +380,14 @@ impl Simulation {
 
     fn move_by_operator(&mut self, partition: PartitionId, to: &WorkerId) -> Result<(), SimulationError> {
         let key = self.key(partition);
-        let target = self.state.session_of(to).filter(|s| !s.withdrawn() && !self.failed.contains(&s.id()));
-        let target = target.map(Session::id);
-        let owned = self.state.partition(key).and_then(|partition| match partition.phase() {
-            Phase::Owned { session, ready: true } => Some((*session, partition.epoch()?)),
-            _ => None,
-        });
-        let (Some(target), Some((owner, epoch))) = (target, owned) else {
-            self.ledger.refused += 1;
-            return Ok(());
-        };
-        if target != owner && self.state.freeze_of_move(key, to).is_some() {
-            self.ledger.refused += 1;
-        } else if target != owner {
-            self.leader.placing.moved_by_operator(key, self.now);
-            let deadline = self.setup.policy.drain_deadline();
-            let (to, why) = (to.clone(), GrantReason::Operator);
-            self.apply(vec![Command::Drain { partition: key, epoch, to, deadline, why }])?;
+        let absent = self.leader.presence.absent(self.now);
+        match operators_move(&self.state, &absent, key, to) {
+            Ok(step) => self.apply(step.into_iter().collect()),
+            Err(_) => {
+                self.ledger.refused += 1;
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Only a smoothed load that has changed is told to the leader.

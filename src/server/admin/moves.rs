@@ -9,12 +9,10 @@ use crate::replica::Local;
 use ringfence_api::Failure;
 use ringfence_api::convert::{RequestId, checked};
 use ringfence_api::v1;
-use ringfence_core::ids::{Epoch, KeyspaceName, MoveId, PartitionId, PartitionKey, SessionId, WorkerId};
-use ringfence_core::lead::standing;
-use ringfence_core::placement::WorkerStanding;
-use ringfence_core::state::{Command, GrantReason, Outcome, Partition, Phase, Session, State, Subject};
+use ringfence_core::ids::{Epoch, KeyspaceName, MoveId, PartitionId, PartitionKey, WorkerId};
+use ringfence_core::lead::{NoMove, Unfit, operators_move};
+use ringfence_core::state::{Command, Outcome, Partition, Phase, State, Subject};
 use ringfence_core::time::Instant;
-use std::collections::BTreeSet;
 
 /// Begins a planned move; grants at once what nobody owns; does nothing when the worker owns it already.
 pub(super) async fn begin(
@@ -36,15 +34,10 @@ pub(super) async fn begin(
         Ok(given.iter().map(|given| direct(subject.clone(), given, &what)).chain([step]).collect())
     });
     let answer = answer.await?;
-    let local = &mut *context.replica.lock();
+    let local = context.replica.lock();
     let key = find(&local.state, &keyspace, number)?;
-    if let Answer::Now { term, .. } = &answer {
+    if matches!(answer, Answer::Now { .. }) {
         tracing::info!(partition = refusal::partition(key, &local.state), %to, "an operator moves a partition");
-        // Balancing would carry it back at once.
-        let now = context.clock.now();
-        if let Some(leadership) = local.leading(*term) {
-            leadership.placing.moved_by_operator(key, now);
-        }
     }
     Ok(match answer.outcome() {
         Some(Outcome::Draining(move_id)) => v1::MovePartitionResponse {
@@ -63,88 +56,47 @@ fn step(
     number: PartitionId,
     to: &WorkerId,
 ) -> Result<Option<Command>, Failure> {
-    let state = &local.state;
-    let key = find(state, keyspace, number)?;
-    let name = refusal::partition(key, state);
-    let partition =
-        state.partition(key).ok_or_else(|| Failure::not_found(format_args!("there is no {name}")))?;
+    let key = find(&local.state, keyspace, number)?;
     let absent = local.leadership.as_ref().map(|led| led.presence.absent(now)).unwrap_or_default();
-    let target = target(state, &absent, key, to)?;
-    let why = GrantReason::Operator;
-    match (partition.phase(), partition.epoch()) {
-        (Phase::Vacant, replaces) => {
-            Ok(Some(Command::Grant { partition: key, replaces, to: target.id(), why }))
+    operators_move(&local.state, &absent, key, to).map_err(|why| no_move(&why, key, &local.state))
+}
+
+fn no_move(why: &NoMove, key: PartitionKey, state: &State) -> Failure {
+    let name = refusal::partition(key, state);
+    match why {
+        NoMove::NoSuchPartition(_) => Failure::not_found(format_args!("there is no partition {name}")),
+        NoMove::NoSuchWorker(worker) => {
+            Failure::not_found(format_args!("there is no worker {worker}; it has no session"))
         }
-        (Phase::Owned { session, .. }, _) if *session == target.id() => Ok(None),
-        (Phase::Owned { .. }, Some(epoch)) => {
-            let deadline = state.keyspace(key.keyspace).map(|k| k.policy().drain_deadline());
-            let deadline = deadline.ok_or_else(|| no_such_keyspace(keyspace))?;
-            Ok(Some(Command::Drain { partition: key, epoch, to: to.clone(), deadline, why }))
-        }
-        // Draining again answers with the move in progress, and changes nothing.
-        (Phase::Draining(drain), Some(epoch)) if drain.to == *to => {
-            let deadline = drain.deadline;
-            Ok(Some(Command::Drain { partition: key, epoch, to: to.clone(), deadline, why: drain.why }))
-        }
-        (Phase::Draining(drain), _) => Err(Failure::refused(format_args!(
-            "partition {name} is on its way to worker {} (move {}); wait for that move to end",
-            drain.to, drain.move_id
-        ))),
-        (Phase::Cooling(_), _) => Err(Failure::refused(format_args!(
+        NoMove::Unfit(worker, unfit) => Failure::refused(format_args!("worker {worker} {}", told(unfit))),
+        NoMove::Frozen(what) => Failure::refused(refusal::frozen(what, state)),
+        NoMove::OnItsWay { to, move_id } => Failure::refused(format_args!(
+            "partition {name} is on its way to worker {to} (move {move_id}); wait for that move to end"
+        )),
+        NoMove::Cools => Failure::refused(format_args!(
             "nobody owns partition {name} and it cools; wait, or end its cooling first"
-        ))),
-        // An owner without an epoch: a grant mints one, so there is none.
-        (Phase::Owned { .. }, None) => Err(Failure::refused(format_args!("partition {name} has no epoch"))),
+        )),
     }
 }
 
-/// The worker, if it may have the partition.
-fn target<'a>(
-    state: &'a State,
-    absent: &BTreeSet<SessionId>,
-    key: PartitionKey,
-    to: &WorkerId,
-) -> Result<&'a Session, Failure> {
-    let unknown = || Failure::not_found(format_args!("there is no worker {to}; it has no session"));
-    let session = state.session_of(to).ok_or_else(unknown)?;
-    if !session.keyspaces().contains(&key.keyspace) {
-        let keyspace = state.keyspace(key.keyspace).map(|k| k.name().to_string()).unwrap_or_default();
-        return Err(Failure::refused(format_args!(
-            "worker {to} does not serve keyspace {keyspace}; name it when the worker joins"
-        )));
-    }
-    if session.withdrawn() {
-        return Err(Failure::refused(format_args!(
-            "worker {to} is about to leave and takes no more partitions"
-        )));
-    }
-    if session.suspicion().is_some() {
-        return Err(Failure::refused(format_args!(
-            "worker {to} has not renewed its lease for a while and may be gone; look at it first"
-        )));
-    }
-    if absent.contains(&session.id()) {
-        return Err(Failure::refused(format_args!(
-            "worker {to} has no connection to the coordinator now and would not learn of it; look at it first"
-        )));
-    }
-    let keyspace = state.keyspace(key.keyspace);
-    match keyspace.map(|keyspace| standing(state, keyspace, session, absent)) {
-        None | Some(WorkerStanding::Takes | WorkerStanding::Away) => Ok(session),
+/// Why a worker is given nothing, and what to do.
+fn told(unfit: &Unfit) -> String {
+    let text = match unfit {
+        Unfit::NotServing => "does not serve this keyspace; name it when the worker joins",
+        Unfit::Leaving => "is about to leave and takes no more partitions",
+        Unfit::Suspected => "has not renewed its lease for a while and may be gone; look at it first",
+        Unfit::Absent => {
+            "has no connection to the coordinator now and would not learn of it; look at it first"
+        }
         // It would be moved away again.
-        Some(WorkerStanding::Drained) => Err(Failure::refused(format_args!(
-            "worker {to} is drained and takes no partitions; undrain it first"
-        ))),
-        Some(WorkerStanding::Cordoned) => Err(Failure::refused(format_args!(
-            "worker {to} is cordoned and takes no partitions; uncordon it first"
-        ))),
-        Some(WorkerStanding::Frozen) => Err(Failure::refused(format_args!(
-            "worker {to} is frozen: nothing moves to it or from it; unfreeze it first"
-        ))),
-        Some(WorkerStanding::Ineligible(constraint)) => Err(Failure::refused(format_args!(
-            "worker {to} may own nothing in this keyspace, whose constraint on labels is {constraint}"
-        ))),
-    }
+        Unfit::Drained => "is drained and takes no partitions; undrain it first",
+        Unfit::Cordoned => "is cordoned and takes no partitions; uncordon it first",
+        Unfit::Frozen => "is frozen: nothing moves to it or from it; unfreeze it first",
+        Unfit::Ineligible(constraint) => {
+            return format!("may own nothing in this keyspace, whose constraint on labels is {constraint}");
+        }
+    };
+    text.to_owned()
 }
 
 pub(crate) fn find(

@@ -161,11 +161,6 @@ impl Course<'_> {
                 why.message()
             ))
         })?;
-        // Balancing would carry it back at once.
-        let now = self.context.clock.now();
-        if let Some(leadership) = self.context.replica.lock().leading(self.term) {
-            leadership.placing.moved_by_operator(*key, now);
-        }
         Ok(())
     }
 

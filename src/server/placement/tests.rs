@@ -167,7 +167,7 @@ async fn an_operator_lets_the_brake_go_and_is_remembered_for_it_once() {
         for number in 1..=3 {
             let session = SessionId::new(number).unwrap();
             let lost = Event::Ended { session, why: EndReason::Expired };
-            local.leadership.as_mut().unwrap().placing.observe(&lost, now);
+            local.leadership.as_mut().unwrap().placing.observe(&lost, now, &local.state);
         }
     }
     let brake = admin.health(v1::HealthRequest {}).await.unwrap().into_inner().brake;

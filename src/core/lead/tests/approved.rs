@@ -1,9 +1,11 @@
 //! A plan that an operator approved is carried out within the budgets, whoever leads.
 
-use super::world::{World, policy};
+use super::world::{TTL, World, at, ms, policy};
 use crate::ids::{LogIndex, WorkerId};
 use crate::lead::Settings;
-use crate::state::{Command, Outcome, PlanMove, PlanStage, PlanStep, PolicyChange, SkipReason, WorkerChange};
+use crate::state::{
+    Command, Outcome, PlanMove, PlanStage, PlanStep, PolicyChange, Released, SkipReason, WorkerChange,
+};
 
 fn worker(name: &str) -> WorkerId {
     WorkerId::new(name).unwrap()
@@ -186,4 +188,104 @@ fn a_plan_s_target_that_takes_nothing_any_more_is_passed_over() {
     world.apply(vec![Command::UpdateKeyspace { keyspace: orders, change }]);
     world.pass(1_000);
     assert_eq!(steps(&world, plan), [PlanStep::Skipped(SkipReason::TargetGone); 2], "its labels do not fit");
+}
+
+#[test]
+fn under_the_brake_no_move_of_a_plan_begins() {
+    let mut world = world(8, policy());
+    let orders = world.orders();
+    let lost = ["w", "x", "y", "z"];
+    for name in lost {
+        world.join(name, &[orders]);
+    }
+    world.pass(1_000);
+    lost.iter().for_each(|name| world.kill(name));
+    while lost.iter().any(|name| world.lives(name)) {
+        world.pass(50);
+    }
+    approve(&mut world, 0..4, "b");
+    let began = world.now;
+    while world.leader.placing.braked(at(world.now), &world.state) {
+        assert_eq!(world.drains_since(began), []);
+        world.pass(50);
+    }
+    assert!(world.now > began, "it was braked");
+    world.pass(1_000);
+    assert_eq!((stage(&world), world.spread()["b"]), (PlanStage::Done, 4));
+}
+
+#[test]
+fn f100_a_plan_and_the_grants_of_one_look_share_one_budget() {
+    let mut world = world(8, PolicyChange { max_moves_in_flight: Some(2), ..policy() });
+    world.give_back(world.key(7), Released::Revoked);
+    approve(&mut world, 0..4, "b");
+    let entries = world.due();
+    let count = |is: fn(&Command) -> bool| entries.iter().flatten().filter(|command| is(command)).count();
+    assert_eq!(count(|command| matches!(command, Command::Grant { .. })), 1);
+    assert_eq!(count(|command| matches!(command, Command::Drain { .. })), 1, "{entries:?}");
+}
+
+#[test]
+fn moves_that_did_not_take_effect_spend_nothing_of_the_minute() {
+    let mut world = world(10, PolicyChange { moves_per_minute: Some(4), ..policy() });
+    approve(&mut world, 0..4, "b");
+    let entries = world.due();
+    for _ in 0..5 {
+        assert_eq!(world.due(), entries, "lost on the way, it comes again");
+    }
+    // The owner of one of them has given it back meanwhile, and the others begin.
+    world.give_back(world.key(0), Released::Revoked);
+    for entry in entries {
+        world.apply(entry).outcome.unwrap();
+    }
+    world.pass(1_000);
+    assert_eq!((stage(&world), world.spread()["b"]), (PlanStage::Done, 3));
+    let began = world.now;
+    approve(&mut world, 5..7, "c");
+    world.pass(1_000);
+    assert_eq!(world.drains_since(began).len(), 1, "three have begun in this minute, and one more may");
+}
+
+#[test]
+fn a_plan_wakes_when_its_target_s_session_ends_although_that_held_nothing() {
+    for election in [false, true] {
+        let mut world = world(4, policy());
+        world.silence("b");
+        world.pass(TTL / 3 + 100);
+        let plan = approve(&mut world, 0..2, "b");
+        world.pass(100);
+        assert_eq!(steps(&world, plan), [PlanStep::Waiting; 2], "nobody knows whether it is there");
+        if election {
+            world.elect(300);
+        }
+        world.pass(2 * TTL);
+        assert!(!world.lives("b"));
+        assert_eq!(steps(&world, plan), [PlanStep::Skipped(SkipReason::TargetGone); 2], "{election}");
+    }
+}
+
+#[test]
+fn a_plan_takes_from_an_owner_that_never_gets_ready() {
+    let change = PolicyChange { drain_deadline: Some(ms(3_000)), max_moves_in_flight: Some(2), ..policy() };
+    let mut world = world(8, change);
+    world.worker("b").says_ready = false;
+    approve(&mut world, 0..2, "b");
+    world.pass(1_000);
+    assert_eq!(world.spread()["b"], 2);
+    let moves: Vec<PlanMove> = world
+        .owned_by("b")
+        .into_iter()
+        .map(|partition| PlanMove {
+            partition,
+            epoch: world.epoch(partition),
+            from: worker("b"),
+            to: worker("c"),
+            step: PlanStep::Waiting,
+        })
+        .collect();
+    let outcome = world.apply(vec![Command::OpenPlan { size: 2, map: None }]).outcome.unwrap();
+    let [Outcome::Planned(plan)] = outcome[..] else { panic!("{outcome:?}") };
+    world.apply(vec![Command::ExtendPlan { plan, moves }]).outcome.unwrap();
+    world.pass(5_000);
+    assert_eq!((stage(&world), world.spread()["b"], world.spread()["c"]), (PlanStage::Done, 0, 2));
 }

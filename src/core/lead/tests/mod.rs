@@ -11,5 +11,6 @@ mod operators;
 mod placing;
 mod presence;
 mod random;
+mod receive;
 mod repairs;
 mod world;

@@ -300,3 +300,65 @@ fn a_rolling_restart_that_waits_for_drain_and_balance_makes_two_moves_a_partitio
     let moves = world.drains_since(began).len();
     assert!(moves <= 48, "{moves}");
 }
+
+#[test]
+fn what_waits_for_a_restarted_worker_is_given_back_also_when_the_hold_was_switched_off_meanwhile() {
+    let (mut world, orders) = held(Duration::from_secs(30));
+    let had = announce_restart(&mut world, "a");
+    let change = PolicyChange { rejoin_hold: Some(Duration::ZERO), ..PolicyChange::default() };
+    world.apply(vec![Command::UpdateKeyspace { keyspace: orders, change }]).outcome.unwrap();
+    world.join("a", &[orders]);
+    world.pass(1_000);
+    assert_eq!(world.owned_by("a"), had);
+}
+
+#[test]
+fn a_worker_that_comes_back_and_leaves_again_at_once_is_not_back() {
+    let (mut world, orders) = held(Duration::from_secs(30));
+    let had = announce_restart(&mut world, "a");
+    let session = world.join("a", &[orders]);
+    world.apply(vec![Command::Withdraw { session }]).outcome.unwrap();
+    world.pass(1_000);
+    assert!(had.iter().all(|key| world.owner(*key).is_none()), "they wait for its next life");
+    world.silence("a");
+    world.apply(vec![Command::Leave { session }]).outcome.unwrap();
+    world.join("a", &[orders]);
+    world.pass(1_000);
+    assert_eq!(world.owned_by("a"), had);
+}
+
+#[test]
+fn an_owner_that_never_gets_ready_gives_up_what_operators_demand() {
+    let stuck = || {
+        let drain_deadline = Some(Duration::from_secs(3));
+        let budget = PolicyChange { max_moves_in_flight: Some(4), drain_deadline, ..policy() };
+        let mut world = World::of(12, &["a", "b"], budget);
+        let orders = world.orders();
+        world.join("c", &[orders]);
+        world.worker("c").says_ready = false;
+        world.pass(2_000);
+        assert_eq!(world.owned_by("c").len(), 4);
+        world
+    };
+    // A drain.
+    let mut world = stuck();
+    set(&mut world, "c", drained(true));
+    world.pass(10_000);
+    assert_eq!(world.owned_by("c"), []);
+    // A pin.
+    let mut world = stuck();
+    let key = world.owned_by("c")[0];
+    let pin = PartitionChange { pin: Some(Some(worker("a"))), ..PartitionChange::default() };
+    set_partition(&mut world, key, pin);
+    world.pass(10_000);
+    assert_eq!(world.owner(key), Some("a"));
+    // A label.
+    let mut world = stuck();
+    let (orders, constraints) = (world.orders(), Some(vec!["!broken".parse().unwrap()]));
+    let session = world.session("c");
+    world.state.sessions.get_mut(&session).unwrap().labels.insert("broken".to_owned(), String::new());
+    let change = PolicyChange { constraints, ..PolicyChange::default() };
+    world.apply(vec![Command::UpdateKeyspace { keyspace: orders, change }]).outcome.unwrap();
+    world.pass(10_000);
+    assert_eq!(world.owned_by("c"), []);
+}

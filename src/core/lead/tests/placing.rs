@@ -1,6 +1,6 @@
 //! Balancing: when it begins, how much of it runs at once, and that it comes to an end.
 
-use super::world::{TTL, World, at, policy};
+use super::world::{TTL, World, ms, policy};
 use crate::lead::Settings;
 use crate::state::{Command, Outcome, Phase, PolicyChange};
 
@@ -149,14 +149,12 @@ fn an_operator_s_move_is_not_balanced_back_within_its_cool_down() {
 #[test]
 fn when_everything_was_moved_by_an_operator_balancing_waits_for_the_cool_down() {
     let mut world = World::of(4, &["a", "b"], policy());
-    for key in world.keys() {
-        if world.owner(key) == Some("a") {
-            world.drain(key, "b", TTL);
-        } else {
-            world.leader.placing.moved_by_operator(key, at(world.now));
-        }
+    let (a, b) = (world.owned_by("a"), world.owned_by("b"));
+    // There and back, so that each of them was moved.
+    for (keys, to) in [(&b, "a"), (&b, "b"), (&a, "b")] {
+        keys.iter().for_each(|key| world.drain(*key, to, TTL));
+        world.pass(0);
     }
-    world.pass(0);
     let moved = world.now;
     let cool_down = Settings::default().cool_down.as_millis() as u64;
     world.pass(cool_down - 50);
@@ -216,4 +214,67 @@ fn f023_f104_a_plan_that_cannot_be_made_changes_nothing_and_is_shown_until_one_c
     world.pass(2_000);
     assert_eq!(world.leader.placing.errors().count(), 0);
     assert_eq!((world.spread()["a"], world.spread()["b"]), (2, 2), "{name}");
+}
+
+#[test]
+fn an_operator_s_move_keeps_its_cool_down_under_the_next_leader() {
+    let mut world = World::of(4, &["a", "b"], policy());
+    let (a, b) = (world.owned_by("a"), world.owned_by("b"));
+    for (keys, to) in [(&b, "a"), (&b, "b"), (&a, "b")] {
+        keys.iter().for_each(|key| world.drain(*key, to, TTL));
+        world.pass(0);
+    }
+    world.elect(300);
+    let (led, cool_down) = (world.now, Settings::default().cool_down.as_millis() as u64);
+    world.pass(cool_down - 50);
+    assert_eq!((world.spread()["a"], world.drains_since(led)), (0, vec![]), "a new leader counts in full");
+    world.pass(1_000);
+    assert_eq!((world.spread()["a"], world.spread()["b"]), (2, 2));
+}
+
+#[test]
+fn one_stuck_owner_holds_up_the_moves_of_others_for_a_drain_deadline_at_the_most() {
+    let change = PolicyChange { drain_deadline: Some(ms(5_000)), ..budget(4) };
+    let mut world = World::of(12, &["a", "b"], change);
+    let orders = world.orders();
+    world.join("c", &[orders]);
+    world.worker("c").says_ready = false;
+    world.pass(2_000);
+    assert_eq!((world.spread()["c"], in_flight(&world)), (4, 4), "the whole budget");
+    world.join("d", &[orders]);
+    world.pass(2_000);
+    assert_eq!(world.spread()["d"], 0);
+    world.pass(3_000);
+    assert_eq!(world.spread()["d"], 2, "what is ready at `a` and `b` is balanced again");
+    let before = world.owned_by("c");
+    world.pass(20_000);
+    assert_eq!(world.owned_by("c"), before, "nobody is balanced away from an owner that loads");
+}
+
+#[test]
+fn what_is_new_about_a_worker_goes_with_its_session() {
+    let mut world = World::of(6, &["a"], PolicyChange { balance: Some(false), ..policy() });
+    let orders = world.orders();
+    let session = world.join("b", &[orders]);
+    world.pass(1_000);
+    let news = |world: &World| world.leader.placing.news(orders).map_or(0, std::collections::BTreeMap::len);
+    assert_eq!(news(&world), 1, "nothing is balanced, so it is new still");
+    world.silence("b");
+    world.apply(vec![Command::Leave { session }]);
+    assert_eq!(news(&world), 0);
+}
+
+#[test]
+fn moves_of_balancing_that_did_not_take_effect_spend_nothing_of_the_minute() {
+    let mut world = World::of(8, &["a"], PolicyChange { moves_per_minute: Some(4), ..policy() });
+    let orders = world.orders();
+    world.join("b", &[orders]);
+    world.pass(settle() - 50);
+    world.now += 50;
+    let entries = world.due();
+    for _ in 0..5 {
+        assert_eq!(world.due(), entries);
+    }
+    world.pass(1_000);
+    assert_eq!((world.spread()["a"], world.spread()["b"]), (4, 4));
 }

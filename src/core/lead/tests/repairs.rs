@@ -307,3 +307,28 @@ fn a_worker_that_was_replaced_is_not_granted_by_name() {
     world.work();
     assert_eq!(world.owner(world.key(0)), Some("a"));
 }
+
+#[test]
+fn under_the_brake_each_keyspace_has_turns_of_its_own() {
+    let mut world = World::new();
+    let change = || PolicyChange { max_moves_in_flight: Some(1), ..policy() };
+    let keyspaces = ["many", "more"].map(|name| world.create(name, 30, change()));
+    for name in ["a", "b", "x", "y", "z"] {
+        world.join(name, &keyspaces);
+    }
+    world.pass(2_000);
+    for name in ["a", "b"] {
+        world.worker(name).says_ready = false;
+    }
+    ["x", "y", "z"].iter().for_each(|name| world.kill(name));
+    while ["x", "y", "z"].iter().any(|name| world.lives(name)) {
+        world.pass(50);
+    }
+    let braked = world.now;
+    world.pass(1_000);
+    assert!(world.leader.placing.braked(at(world.now), &world.state));
+    for keyspace in keyspaces {
+        let granted = world.grants_since(braked).into_iter().filter(|key| key.keyspace == keyspace).count();
+        assert!((5..=12).contains(&granted), "{keyspace}: {granted}");
+    }
+}

@@ -395,7 +395,6 @@ impl World {
     pub(super) fn drain(&mut self, partition: PartitionKey, to: &str, deadline: u64) {
         let (to, epoch) = (WorkerId::new(to).unwrap(), self.epoch(partition));
         let (deadline, why) = (ms(deadline), GrantReason::Operator);
-        self.leader.placing.moved_by_operator(partition, at(self.now));
         let applied = self.apply(vec![Command::Drain { partition, epoch, to, deadline, why }]);
         assert!(applied.outcome.is_ok(), "{applied:?}");
     }

@@ -444,10 +444,6 @@ impl World {
         };
         let deadline = ms(self.profile.drain_deadline_ms);
         let drain = Command::Drain { partition, epoch, to, deadline, why: GrantReason::Operator };
-        let now = self.nodes[node].clock.read(self.now);
-        if let Some(leadership) = &mut self.nodes[node].leadership {
-            leadership.placing.moved_by_operator(partition, now);
-        }
         self.propose(term, vec![drain.clone()]);
         if again {
             // About when the first one's deadline passes.
