@@ -6,7 +6,9 @@
 //! them keeps a promise: how many moves began in the last minute, how many sessions ran out lately (the brake), and the
 //! loads that were measured.
 
+mod agenda;
 mod approved;
+mod brake;
 mod budget;
 mod evenness;
 mod holds;
@@ -24,11 +26,12 @@ mod timers;
 mod tests;
 
 pub use approved::Approved;
+pub use brake::{Brake, Share};
 pub use budget::Budget;
 pub use holds::Holds;
 pub use loads::{LoadSource, Loads, Weights};
 pub use picture::{Outlook, ZONE_LABEL};
-pub use placing::{Brake, Placing, Settings, Share};
+pub use placing::{Placing, Settings};
 pub use presence::{GRACE, Presence};
 pub use receive::{NoMove, Unfit, operators_move, receive};
 pub use release::release;

@@ -8,6 +8,8 @@
 //! looked at again until a look finds nothing to do; only then does it wait for an event.
 
 use super::MAX_COMMANDS;
+use super::agenda::Agenda;
+use super::brake::{BRAKE_PACE, Brake, Losses, Share};
 use super::budget::Budget;
 use super::loads::{Loads, Weights};
 use super::picture::{Outlook, Picture, Spots, contains_vacant, is_held};
@@ -15,13 +17,10 @@ use crate::ids::{KeyspaceId, LogIndex, PartitionKey, SessionId, WorkerId};
 use crate::placement::{Newly, PartitionKeys, PlanError, PlannedMove, Reason, Ring, Spot, View, plan};
 use crate::state::{Command, EndReason, Event, GrantReason, Keyspace, Partition, Phase, Session, State};
 use crate::time::Instant;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-/// Under the brake, and with the budget used up, one partition is repaired this often all the same: an owner that never
-/// gets ready must not stop the repairs of all others.
-const BRAKE_PACE: Duration = Duration::from_millis(100);
 /// A keyspace that could not be planned is tried again this often.
 const ERROR_PACE: Duration = Duration::from_secs(1);
 /// Members that come and go without a pause hold balancing up for this many settle delays.
@@ -40,39 +39,6 @@ pub struct Settings {
     pub measure_every: Duration,
     /// More than this part of the sessions has to end within a TTL for the brake.
     pub brake: Share,
-}
-
-/// A part of a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Share {
-    part: u16,
-    of: u16,
-}
-
-impl Share {
-    /// A third: from there on it is hardly the workers that are ill.
-    pub const THIRD: Share = Share { part: 1, of: 3 };
-
-    /// So many in a hundred; 100 is never exceeded.
-    pub const fn percent(percent: u16) -> Share {
-        Share { part: percent, of: 100 }
-    }
-
-    /// Whether so many of all are more than this.
-    fn is_less_than(self, some: usize, all: usize) -> bool {
-        some as u128 * u128::from(self.of) > all as u128 * u128::from(self.part)
-    }
-}
-
-/// Why repairs are slowed down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Brake {
-    /// How many sessions ran out within the window, and nobody has said that it was meant.
-    pub lost: usize,
-    /// Of how many.
-    pub of: usize,
-    /// Within so long; the brake lets go when it has passed.
-    pub window: Duration,
 }
 
 impl Default for Settings {
@@ -101,12 +67,8 @@ pub struct Placing {
     resting: BTreeMap<PartitionKey, Instant>,
     /// Partitions that an operator moved, and when.
     moved: BTreeMap<PartitionKey, Instant>,
-    /// When leases ran out, for the brake, as far as no operator has let it go since.
-    expired: VecDeque<Instant>,
-    /// Somebody was told that the brake is on.
-    told_of_brake: bool,
-    /// When the brake next lets a partition of a keyspace through above the budget.
-    brake_opens: BTreeMap<KeyspaceId, Instant>,
+    /// The sessions that were lost, for the brake.
+    losses: Losses,
     rings: BTreeMap<KeyspaceId, (Ring, PartitionKeys)>,
     /// The first look at every keyspace is still to come.
     fresh: bool,
@@ -116,38 +78,13 @@ pub struct Placing {
     news: BTreeMap<KeyspaceId, BTreeMap<WorkerId, Newly>>,
 }
 
-/// Keyspaces to look at, and from when on.
-#[derive(Clone, Debug, Default, Hash)]
-struct Agenda(BTreeMap<KeyspaceId, Instant>);
-
-impl Agenda {
-    fn add(&mut self, keyspace: KeyspaceId, from: Instant) {
-        let when = self.0.entry(keyspace).or_insert(from);
-        *when = from.min(*when);
-    }
-
-    fn remove(&mut self, keyspace: KeyspaceId) {
-        self.0.remove(&keyspace);
-    }
-
-    fn next(&self) -> Option<Instant> {
-        self.0.values().min().copied()
-    }
-
-    fn take(&mut self, now: Instant) -> BTreeSet<KeyspaceId> {
-        let due = self.0.iter().filter(|(_, from)| now >= **from).map(|(id, _)| *id).collect();
-        self.0.retain(|_, from| now < *from);
-        due
-    }
-}
-
 /// By what it decides. The rings follow from the workers in the state, and errors and news are for people.
 impl Hash for Placing {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let Placing { settings, settled_from, unsettled_from, vacant, unbalanced, resting, .. } = self;
         (settings, settled_from, unsettled_from, vacant, unbalanced, resting).hash(hasher);
-        let Placing { moved, expired, brake_opens, fresh, rings: _, errors: _, news: _, .. } = self;
-        (moved, expired, brake_opens, fresh).hash(hasher);
+        let Placing { moved, losses, fresh, rings: _, errors: _, news: _, .. } = self;
+        (moved, losses, fresh).hash(hasher);
     }
 }
 
@@ -164,9 +101,7 @@ impl Placing {
             unbalanced: Agenda::default(),
             resting: BTreeMap::new(),
             moved: moved.collect(),
-            expired: VecDeque::new(),
-            told_of_brake: false,
-            brake_opens: BTreeMap::new(),
+            losses: Losses::default(),
             rings: BTreeMap::new(),
             fresh: true,
             errors: BTreeMap::new(),
@@ -220,7 +155,7 @@ impl Placing {
                 self.rings.remove(id);
                 self.errors.remove(id);
                 self.news.remove(id);
-                self.brake_opens.remove(id);
+                self.losses.forget(*id);
                 self.resting.retain(|key, _| key.keyspace != *id);
                 self.moved.retain(|key, _| key.keyspace != *id);
             }
@@ -231,7 +166,7 @@ impl Placing {
                     news.retain(|worker, _| state.session_of(worker).is_some());
                 }
                 if *why == EndReason::Expired {
-                    self.expired.push_back(now);
+                    self.losses.lost(now);
                 }
             }
             Event::WorkerSet { .. } | Event::FreezeSet(None) => self.fresh = true,
@@ -315,19 +250,13 @@ impl Placing {
 
     /// The same when so many more are about to run out.
     pub(super) fn brake_with(&self, now: Instant, state: &State, expiring: usize) -> Option<Brake> {
-        if self.expired.len() + expiring <= 2 {
-            return None;
-        }
-        let window = state.sessions().map(Session::ttl).max().unwrap_or(crate::state::DEFAULT_TTL);
-        let ended = self.expired.iter().rev().take_while(|at| now.since(**at) <= window).count();
-        let (lost, of) = (ended + expiring, state.sessions.len() + ended);
-        (lost > 2 && self.settings.brake.is_less_than(lost, of)).then_some(Brake { lost, of, window })
+        self.losses.brake(now, state, expiring, self.settings.brake)
     }
 
     /// Lets the brake go: an operator has looked, and the workers are gone. It is the losses until now that are meant, so
     /// the brake is there again for the next ones, and when another node begins to lead.
     pub fn release_brake(&mut self) {
-        self.expired.clear();
+        self.losses.meant();
         self.fresh = true;
     }
 
@@ -339,8 +268,7 @@ impl Placing {
     /// The brake, when it has come on since the last call: for an alarm that sounds once each time.
     pub fn brake_to_tell(&mut self, now: Instant, state: &State) -> Option<Brake> {
         let brake = self.brake(now, state);
-        let told = std::mem::replace(&mut self.told_of_brake, brake.is_some());
-        brake.filter(|_| !told)
+        self.losses.news(brake)
     }
 
     /// The grants to propose now, by partition: of those that are vacant, and of those that are about to be.
@@ -352,10 +280,7 @@ impl Placing {
         loads: &Loads,
         budget: &mut Budget,
     ) -> BTreeMap<PartitionKey, Command> {
-        let window = crate::state::MAX_TTL;
-        while self.expired.front().is_some_and(|at| now.since(*at) > window) {
-            self.expired.pop_front();
-        }
+        self.losses.forget_old(now);
         if std::mem::take(&mut self.fresh) {
             for keyspace in state.keyspaces() {
                 self.vacant.add(keyspace.id(), now);
@@ -405,9 +330,7 @@ impl Placing {
             return self.vacant.add(id, now + ERROR_PACE);
         };
         let mut room = if grants.braked { grants.budget.flights(picture.keyspace, now) } else { usize::MAX };
-        // Each keyspace by itself: one in which much is vacant must not take every turn.
-        if room == 0 && self.brake_opens.get(&id).is_none_or(|opens| now >= *opens) {
-            self.brake_opens.insert(id, now + BRAKE_PACE);
+        if room == 0 && self.losses.lets_one_through(id, now) {
             room = 1;
         }
         for planned in moves.iter().filter(|m| m.reason.is_repair()) {
