@@ -43,6 +43,7 @@ impl Log {
                 labels: BTreeMap::new(),
                 keyspaces: BTreeSet::from([keyspace]),
                 replaces: None,
+                splits: false,
             }))]);
             let Outcome::Joined(session) = joined[0] else { panic!("{joined:?}") };
             session

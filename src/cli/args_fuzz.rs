@@ -14,6 +14,7 @@ const VERBS: &[&[&str]] = &[
     &["status"],
     &["keyspace", "create"],
     &["keyspace", "update"],
+    &["keyspace", "split"],
     &["keyspace", "list"],
     &["keyspace", "show"],
     &["keyspace", "delete"],

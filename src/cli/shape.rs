@@ -17,6 +17,8 @@ use std::time::Duration;
 pub(crate) struct KeyspaceShape {
     pub(crate) name: String,
     pub(crate) partitions: u32,
+    /// How many there were before, while they are being split.
+    pub(crate) split_from: Option<u32>,
     pub(crate) ttl_ms: u64,
     /// `lease` or `fence`.
     pub(crate) takeover: &'static str,
@@ -41,6 +43,7 @@ impl From<&Keyspace> for KeyspaceShape {
         KeyspaceShape {
             name: from.name.to_string(),
             partitions: from.partitions.get(),
+            split_from: from.split_from.map(ringfence::admin::PartitionCount::get),
             ttl_ms: ms(policy.ttl()),
             takeover: takeover(policy.takeover()),
             drain_deadline_ms: ms(policy.drain_deadline()),

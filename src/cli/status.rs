@@ -11,7 +11,7 @@ use crate::text::plain;
 use crate::{cluster, partition, worker};
 use clap::Args;
 use ringfence::ErrorKind;
-use ringfence::admin::{Admin, ClusterStatus, Health, Sample};
+use ringfence::admin::{Admin, ClusterStatus, Health, Keyspace, Sample};
 use ringfence::ids::KeyspaceName;
 use serde::Serialize;
 
@@ -49,6 +49,16 @@ struct StatusShape {
     brake: Option<String>,
     /// Keyspaces that gave up exclusive leases for speed.
     fence_takeover: Option<Vec<String>>,
+    /// Keyspaces whose partitions are being split.
+    splitting: Option<Vec<SplittingShape>>,
+}
+
+#[derive(Debug, Serialize)]
+struct SplittingShape {
+    keyspace: String,
+    /// How many partitions there are, and how many there were before.
+    partitions: u32,
+    split_from: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -77,7 +87,11 @@ impl From<&Sample> for SampleShape {
 pub(crate) async fn run(args: StatusArgs) -> Outcome {
     let admin = args.common.admin();
     let (shape, screen) = match admin.health().await {
-        Ok(health) => (shape_of(&health), screen_of(&health)),
+        Ok(health) => {
+            let splitting = splitting(&admin.keyspaces().await?);
+            let screen = screen_of(&health) + &splits(&splitting);
+            (shape_of(&health, splitting), screen)
+        }
         Err(error) => without_leader(&admin, error).await?,
     };
     let needs_somebody = shape.needs_somebody;
@@ -102,11 +116,32 @@ async fn without_leader(admin: &Admin, error: ringfence::Error) -> Result<(Statu
         suspected: None,
         brake: None,
         fence_takeover: None,
+        splitting: None,
     };
     Ok((shape, nodes(&status)))
 }
 
-fn shape_of(health: &Health) -> StatusShape {
+fn splitting(all: &[Keyspace]) -> Vec<SplittingShape> {
+    let shape = |keyspace: &Keyspace| {
+        let (split, split_from) = keyspace.split_progress()?;
+        Some(SplittingShape {
+            keyspace: keyspace.name.to_string(),
+            partitions: split_from + split,
+            split_from,
+        })
+    };
+    all.iter().filter_map(shape).collect()
+}
+
+fn splits(splitting: &[SplittingShape]) -> String {
+    let line = |shape: &SplittingShape| {
+        let SplittingShape { keyspace, partitions, split_from } = shape;
+        format!("\nBeing split: {keyspace}, {} of {split_from} partitions are\n", partitions - split_from)
+    };
+    splitting.iter().map(line).collect()
+}
+
+fn shape_of(health: &Health, splitting: Vec<SplittingShape>) -> StatusShape {
     let reasons = reasons(health);
     StatusShape {
         needs_somebody: !reasons.is_empty(),
@@ -125,6 +160,7 @@ fn shape_of(health: &Health) -> StatusShape {
         suspected: Some(health.suspected.iter().map(WorkerShape::from).collect()),
         brake: Some(health.brake.clone()).filter(|brake| !brake.is_empty()),
         fence_takeover: Some(health.fence_takeover.iter().map(ToString::to_string).collect()),
+        splitting: Some(splitting),
     }
 }
 

@@ -83,6 +83,34 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
         Refused::PlanNotRunning(_) => Failure::refused(why),
         Refused::Frozen(what) => Failure::refused(frozen(what, state)),
         Refused::NoOpenPlan(_) | Refused::NoSuchDirective(_) => Failure::not_found(why),
+        Refused::SplitUnderWay(id) => Failure::refused(format_args!(
+            "the partitions of keyspace {0} are being split already; see how far it is with: ringfence keyspace list",
+            keyspace(*id, state)
+        )),
+        Refused::NotSplitting(id) => Failure::refused(format_args!(
+            "the partitions of keyspace {} are not being split",
+            keyspace(*id, state)
+        )),
+        Refused::SplitBegun { keyspace: id, born } => Failure::refused(format_args!(
+            "{born} partitions of keyspace {} are split already: what was split is not put together again, for the keys of \
+             both halves have new owners; let it be finished, and freeze the keyspace to hold it up",
+            keyspace(*id, state)
+        )),
+        Refused::OtherCount { keyspace: id, named, count } => Failure::refused(format_args!(
+            "keyspace {} has {count} partitions, not {named}; look again",
+            keyspace(*id, state)
+        )),
+        Refused::NotNextToSplit { partition: key, next } => Failure::refused(format_args!(
+            "partition {} is not the next one to be split; that is {}",
+            partition(*key, state),
+            partition(*next, state)
+        )),
+        Refused::CannotSplit { worker, keyspace: id } => Failure::refused(format_args!(
+            "worker {worker} did not say when it joined that it can own split partitions, and the partitions of keyspace {} are \
+             split, being split, or would be; every worker that serves it has to ask of each key whether its partition has it \
+             and to say so (in the Rust SDK: Ownership::covers, and Builder::splittable)",
+            keyspace(*id, state)
+        )),
     }
 }
 

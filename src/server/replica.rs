@@ -224,7 +224,10 @@ impl Local {
                 Event::Cleared(session) | Event::Ended { session, .. } => self.streams.wake(*session),
                 _ => {}
             }
-            if matches!(event, Event::Partition { .. } | Event::Keyspace(_) | Event::KeyspaceDeleted(..)) {
+            if matches!(
+                event,
+                Event::Partition { .. } | Event::Keyspace(_) | Event::Split(_) | Event::KeyspaceDeleted(..)
+            ) {
                 self.recent.push(Change { at: at.index, event: event.clone() });
             }
         }

@@ -2,9 +2,12 @@
 
 use super::checked::{epoch, keyspace_name, millis};
 use super::field::InvalidField;
+use super::keyspace::partition_count;
 use crate::v1;
 use ringfence_core::ids::{Epoch, KeyspaceName, PartitionId, PartitionKey, SessionId};
-use ringfence_core::state::{Phase, State};
+use ringfence_core::lease::lessee::Lineage;
+use ringfence_core::placement::PartitionCount;
+use ringfence_core::state::{Born, Phase, State};
 use std::time::Duration;
 
 /// A partition that a session holds.
@@ -20,6 +23,8 @@ pub struct Held {
     pub ready: bool,
     /// The coordinator wants it back.
     pub draining: bool,
+    /// Which keys it has, and which partitions it was split from.
+    pub lineage: Lineage,
 }
 
 /// A partition that a session holds no more.
@@ -50,12 +55,14 @@ impl Held {
     /// The partition as its owner is told of it; `None` when `session` does not own it.
     pub fn read(state: &State, session: SessionId, key: PartitionKey) -> Option<Held> {
         let partition = state.partition(key).filter(|partition| partition.owner() == Some(session))?;
+        let keyspace = state.keyspace(key.keyspace)?;
         Some(Held {
-            keyspace: state.keyspace(key.keyspace)?.name().clone(),
+            keyspace: keyspace.name().clone(),
             partition: key.partition,
             epoch: partition.epoch()?,
             ready: partition.ready(),
             draining: matches!(partition.phase(), Phase::Draining(_)),
+            lineage: Lineage::read(keyspace, key.partition),
         })
     }
 }
@@ -68,8 +75,30 @@ impl From<Held> for v1::Held {
             epoch: from.epoch.get(),
             ready: from.ready,
             draining: from.draining,
+            divisor: from.lineage.of.map_or(0, PartitionCount::get),
+            ancestors: from.lineage.ancestors.iter().map(ancestor_to_wire).collect(),
         }
     }
+}
+
+fn ancestor_to_wire(born: &Born) -> v1::Ancestor {
+    v1::Ancestor { partition: born.parent.get(), epoch: born.epoch.get() }
+}
+
+/// What a grant says of where its partition comes from.
+///
+/// # Errors
+/// [`InvalidField`] when an epoch or the divisor is out of bounds.
+pub fn lineage(divisor: u32, ancestors: &[v1::Ancestor]) -> Result<Lineage, InvalidField> {
+    let of = match divisor {
+        0 => None,
+        number => Some(partition_count("divisor", number)?),
+    };
+    let ancestors = ancestors.iter().enumerate().map(|(place, wire)| {
+        let epoch = epoch("epoch", wire.epoch).map_err(|e| e.at("ancestors", place))?;
+        Ok(Born { parent: PartitionId::new(wire.partition), epoch })
+    });
+    Ok(Lineage { of, ancestors: ancestors.collect::<Result<_, InvalidField>>()? })
 }
 
 impl TryFrom<v1::Held> for Held {
@@ -82,6 +111,7 @@ impl TryFrom<v1::Held> for Held {
             epoch: epoch("epoch", wire.epoch)?,
             ready: wire.ready,
             draining: wire.draining,
+            lineage: lineage(wire.divisor, &wire.ancestors)?,
         })
     }
 }

@@ -4,7 +4,7 @@ use super::checked::{keyspace_name, millis, unknown_value};
 use super::field::InvalidField;
 use crate::v1;
 use ringfence_core::ids::KeyspaceName;
-use ringfence_core::placement::{Constraint, PartitionCount};
+use ringfence_core::placement::{Constraint, PartitionCount, Partitioner};
 use ringfence_core::state::{self, BalanceBy, Policy, PolicyChange, PolicyError, Takeover};
 use std::time::Duration;
 
@@ -13,15 +13,30 @@ use std::time::Duration;
 pub struct Keyspace {
     /// Its name.
     pub name: KeyspaceName,
-    /// How many partitions it has, for life.
+    /// How many partitions it has.
     pub partitions: PartitionCount,
+    /// How many it had before, while they are being split in two.
+    pub split_from: Option<PartitionCount>,
     /// How it is run.
     pub policy: Policy,
 }
 
+impl Keyspace {
+    /// How many partitions were split, and how many there were before; `None` when none is being split.
+    pub fn split_progress(&self) -> Option<(u32, u32)> {
+        let before = self.split_from?.get();
+        Some((self.partitions.get().saturating_sub(before), before))
+    }
+}
+
 impl From<&state::Keyspace> for Keyspace {
     fn from(from: &state::Keyspace) -> Keyspace {
-        Keyspace { name: from.name().clone(), partitions: from.count(), policy: from.policy().clone() }
+        Keyspace {
+            name: from.name().clone(),
+            partitions: from.count(),
+            split_from: from.split().map(|_| from.partitioner().base()),
+            policy: from.policy().clone(),
+        }
     }
 }
 
@@ -31,6 +46,11 @@ impl From<&Keyspace> for v1::Keyspace {
             name: from.name.to_string(),
             partitions: from.partitions.get(),
             policy: Some((&from.policy).into()),
+            split_from: from
+                .split_from
+                .filter(|base| *base != from.partitions)
+                .map_or(0, PartitionCount::get),
+            splitting: from.split_from.is_some(),
         }
     }
 }
@@ -45,13 +65,28 @@ impl TryFrom<v1::Keyspace> for Keyspace {
     type Error = InvalidField;
 
     fn try_from(wire: v1::Keyspace) -> Result<Keyspace, InvalidField> {
+        let partitioner = partitioner(&wire)?;
         let policy = wire.policy.ok_or_else(|| InvalidField::missing("policy"))?;
         Ok(Keyspace {
             name: keyspace_name("name", &wire.name)?,
-            partitions: partition_count("partitions", wire.partitions)?,
+            partitions: partitioner.count(),
+            split_from: (wire.splitting || partitioner.is_midway()).then_some(partitioner.base()),
             policy: Policy::try_from(policy).map_err(|e| e.within("policy"))?,
         })
     }
+}
+
+/// How a keyspace's keys are spread over its partitions.
+///
+/// # Errors
+/// [`InvalidField`] when its counts are out of bounds, or do not go together.
+pub fn partitioner(wire: &v1::Keyspace) -> Result<Partitioner, InvalidField> {
+    let count = partition_count("partitions", wire.partitions)?;
+    if wire.split_from == 0 {
+        return Ok(Partitioner::whole(count));
+    }
+    let base = partition_count("split_from", wire.split_from)?;
+    Partitioner::new(base, count).map_err(|why| InvalidField::new("split_from", why))
 }
 
 /// How many partitions a keyspace has.
@@ -220,6 +255,7 @@ mod tests {
         Keyspace {
             name: KeyspaceName::new("orders").unwrap(),
             partitions: PartitionCount::new(64).unwrap(),
+            split_from: None,
             policy: Policy::default().with(&change).unwrap(),
         }
     }
@@ -229,6 +265,11 @@ mod tests {
         assert_eq!(Keyspace::try_from(v1::Keyspace::from(&keyspace())), Ok(keyspace()));
         let default = Keyspace { policy: Policy::default(), ..keyspace() };
         assert_eq!(Keyspace::try_from(v1::Keyspace::from(&default)), Ok(default));
+        for before in [64, 50] {
+            let split_from = PartitionCount::new(before).ok();
+            let splitting = Keyspace { split_from, ..keyspace() };
+            assert_eq!(Keyspace::try_from(v1::Keyspace::from(&splitting)), Ok(splitting));
+        }
     }
 
     #[test]
@@ -257,6 +298,8 @@ mod tests {
         };
         assert_eq!(wrong(|k| k.name = "A".to_owned()), "name");
         assert_eq!(wrong(|k| k.partitions = 0), "partitions");
+        assert_eq!(wrong(|k| k.split_from = 32), "split_from");
+        assert_eq!(wrong(|k| k.split_from = 65), "split_from");
         assert_eq!(wrong(|k| k.policy = None), "policy");
         assert_eq!(wrong(|k| k.policy.as_mut().unwrap().ttl_ms = 1), "policy.ttl_ms");
         assert_eq!(wrong(|k| k.policy.as_mut().unwrap().takeover = 0), "policy.takeover");

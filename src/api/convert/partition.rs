@@ -137,6 +137,7 @@ fn reason_in_words(why: GrantReason) -> &'static str {
         GrantReason::Label => "its owner's labels do not fit",
         GrantReason::Plan => "a plan",
         GrantReason::Returned => "its owner restarted",
+        GrantReason::Split => "split",
     }
 }
 

@@ -41,20 +41,31 @@ where
 
 #[test]
 fn what_is_read_of_a_state_is_the_same_behind_the_wire() {
-    let state = sample::state();
-    let (mut phases, mut owned) = (Vec::new(), 0);
-    for key in keys(&state) {
-        let entry = MapEntry::read(&state, key).unwrap();
+    let (mut phases, mut owned, mut born) = (Vec::new(), 0, 0);
+    for state in [sample::state(), sample::state_of_format_2()] {
+        read_all(&state, &mut phases, &mut owned, &mut born);
+    }
+    for phase in [Phase::Vacant, Phase::Cooling, Phase::Owned, Phase::Draining] {
+        assert!(phases.contains(&phase), "{phase}");
+        assert_eq!(Phase::try_from(i32::from(v1::Phase::from(phase))), Ok(phase));
+    }
+    assert!(owned >= 4 && born == 1, "{owned} {born}");
+}
+
+fn read_all(state: &State, phases: &mut Vec<Phase>, owned: &mut u32, born: &mut usize) {
+    for key in keys(state) {
+        let entry = MapEntry::read(state, key).unwrap();
         phases.push(entry.phase);
         same::<_, v1::MapEntry>(entry);
-        same::<_, v1::Partition>(Partition::read(&state, key).unwrap());
+        same::<_, v1::Partition>(Partition::read(state, key).unwrap());
         for tenure in state.partition(key).unwrap().history() {
-            same::<_, v1::Tenure>(Tenure::read(&state, tenure));
+            same::<_, v1::Tenure>(Tenure::read(state, tenure));
         }
         for session in state.sessions() {
-            if let Some(held) = Held::read(&state, session.id(), key) {
+            if let Some(held) = Held::read(state, session.id(), key) {
+                *born += held.lineage.ancestors.len();
                 assert!(session.holds().contains(&key));
-                owned += 1;
+                *owned += 1;
                 let (keyspace, partition, epoch) = (held.keyspace.clone(), held.partition, held.epoch);
                 same::<_, v1::Gone>(Gone { keyspace: keyspace.clone(), partition, epoch });
                 let left = Duration::from_millis(7);
@@ -63,11 +74,6 @@ fn what_is_read_of_a_state_is_the_same_behind_the_wire() {
             }
         }
     }
-    for phase in [Phase::Vacant, Phase::Cooling, Phase::Owned, Phase::Draining] {
-        assert!(phases.contains(&phase), "{phase}");
-        assert_eq!(Phase::try_from(i32::from(v1::Phase::from(phase))), Ok(phase));
-    }
-    assert_eq!(owned, 4);
 }
 
 #[test]

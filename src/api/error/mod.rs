@@ -158,6 +158,15 @@ impl Failure {
         Failure::new(ErrorKind::UnsupportedProtocol, message)
     }
 
+    /// The client does not know how keys are spread while the partitions of this keyspace are split.
+    pub fn split_unknown(keyspace: &ringfence_core::ids::KeyspaceName) -> Failure {
+        let message = format_args!(
+            "the partitions of keyspace {keyspace} are being split, and this client would look for keys in the wrong ones; \
+             upgrade the client"
+        );
+        Failure::new(ErrorKind::UnsupportedProtocol, message)
+    }
+
     /// The request names another cluster than this one.
     pub fn wrong_cluster(named: &str, this: &ClusterId) -> Failure {
         let message = format_args!(

@@ -132,6 +132,16 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
         }),
         Command::CancelPlan { plan } => Wire::CancelPlan(wire::CancelPlan { plan_index: plan.get() }),
         Command::Evict { session } => Wire::Evict(wire::Evict { session: session.get() }),
+        Command::StartSplit { keyspace, from } => {
+            Wire::StartSplit(wire::StartSplit { keyspace: keyspace.get(), from: from.get() })
+        }
+        Command::CancelSplit { keyspace } => {
+            Wire::CancelSplit(wire::CancelSplit { keyspace: keyspace.get() })
+        }
+        Command::Split { partition, epoch } => Wire::Split(wire::Split {
+            partition: Some(key_to_wire(*partition)),
+            epoch: epoch.map_or(0, Epoch::get),
+        }),
     };
     v1::LogCommand { command: Some(command) }
 }
@@ -146,6 +156,7 @@ fn join_to_wire(join: &Join) -> wire::Join {
         labels: labels_to_wire(&join.labels),
         keyspaces: keyspaces_to_wire(&join.keyspaces),
         replaces: join.replaces.map_or(0, SessionId::get),
+        splits: join.splits,
     }
 }
 
@@ -209,6 +220,11 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
             ("cancel_plan", Ok(Command::CancelPlan { plan: LogIndex::new(c.plan_index) }))
         }
         Some(Wire::Evict(c)) => ("evict", session(c.session).map(|session| Command::Evict { session })),
+        Some(Wire::StartSplit(c)) => ("start_split", start_split(&c)),
+        Some(Wire::CancelSplit(c)) => {
+            ("cancel_split", Ok(Command::CancelSplit { keyspace: KeyspaceId::new(c.keyspace) }))
+        }
+        Some(Wire::Split(c)) => ("split", split(c)),
     };
     command.map_err(|e| e.within(name))
 }
@@ -257,6 +273,7 @@ fn join(c: wire::Join) -> Result<Command, InvalidField> {
         labels: labels_from_wire(c.labels),
         keyspaces: keyspaces_from_wire(c.keyspaces),
         replaces: SessionId::new(c.replaces),
+        splits: c.splits,
     })))
 }
 
@@ -375,6 +392,16 @@ fn set_partition(c: wire::SetPartition) -> Result<Command, InvalidField> {
         weight: c.weight.map(|number| (number > 0).then_some(number)),
     };
     Ok(Command::SetPartition { partition: key_from_wire(c.partition)?, change })
+}
+
+fn start_split(c: &wire::StartSplit) -> Result<Command, InvalidField> {
+    let from = partition_count("from", c.from)?;
+    Ok(Command::StartSplit { keyspace: KeyspaceId::new(c.keyspace), from })
+}
+
+fn split(c: wire::Split) -> Result<Command, InvalidField> {
+    let epoch = checked::epoch_or_none("epoch", c.epoch)?;
+    Ok(Command::Split { partition: key_from_wire(c.partition)?, epoch })
 }
 
 fn extend_plan(c: wire::ExtendPlan) -> Result<Command, InvalidField> {

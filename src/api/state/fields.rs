@@ -33,6 +33,7 @@ pub(super) fn reason_to_wire(why: GrantReason) -> i32 {
         GrantReason::Label => v1::GrantReason::Label,
         GrantReason::Plan => v1::GrantReason::Plan,
         GrantReason::Returned => v1::GrantReason::Returned,
+        GrantReason::Split => v1::GrantReason::Split,
     };
     wire.into()
 }
@@ -53,6 +54,7 @@ pub(super) fn reason_from_wire(number: i32) -> Result<GrantReason, InvalidField>
         Ok(v1::GrantReason::Label) => Ok(GrantReason::Label),
         Ok(v1::GrantReason::Plan) => Ok(GrantReason::Plan),
         Ok(v1::GrantReason::Returned) => Ok(GrantReason::Returned),
+        Ok(v1::GrantReason::Split) => Ok(GrantReason::Split),
         Ok(v1::GrantReason::Unspecified) | Err(_) => Err(checked::unknown_value("why", number)),
     }
 }

@@ -6,6 +6,7 @@
 use super::error::DecodeError;
 use crate::v1;
 use prost::Message;
+use ringfence_core::ids::Epoch;
 use ringfence_core::state::{
     BalanceBy, Command, CoolingWhy, EndReason, GrantReason, KeyspaceParts, Outcome, PartitionParts, Phase,
     Policy, PolicyChange, Released, StateParts,
@@ -13,7 +14,7 @@ use ringfence_core::state::{
 
 /// The newest format that this version writes and reads. It reads all earlier ones.
 ///
-/// 2: what operators decide ([`Command::Direct`] and those after it), and what follows from that.
+/// 2: what operators decide ([`Command::Direct`] and those after it), splits among it, and what follows from that.
 pub const FORMAT: u32 = 2;
 
 /// The message in these bytes, once its format is one that this version reads.
@@ -48,7 +49,8 @@ pub(super) fn format_of_state(parts: &StateParts) -> u32 {
         .flatten()
         .any(|outcome| matches!(outcome, Outcome::Planned(_)));
     let evicted = ended.iter().any(|ended| ended.why == EndReason::Evicted);
-    lowest(!directed && !answered && !evicted && !keyspaces.iter().any(keyspace_is_new))
+    let splits = sessions.iter().any(|session| session.splits);
+    lowest(!directed && !answered && !evicted && !splits && !keyspaces.iter().any(keyspace_is_new))
 }
 
 fn lowest(first_says_it: bool) -> u32 {
@@ -69,10 +71,10 @@ fn command_is_new(command: &Command) -> bool {
         }
         Command::Grant { why, .. } | Command::Drain { why, .. } => reason_is_new(*why),
         Command::Release { how, .. } => *how == Released::Restarting,
+        Command::Join(join) => join.splits,
         Command::FormCluster { .. }
         | Command::NoteNode { .. }
         | Command::DeleteKeyspace { .. }
-        | Command::Join(_)
         | Command::Withdraw { .. }
         | Command::Leave { .. }
         | Command::Suspect { .. }
@@ -93,7 +95,10 @@ fn command_is_new(command: &Command) -> bool {
         | Command::ExtendPlan { .. }
         | Command::SkipPlanned { .. }
         | Command::CancelPlan { .. }
-        | Command::Evict { .. } => true,
+        | Command::Evict { .. }
+        | Command::StartSplit { .. }
+        | Command::CancelSplit { .. }
+        | Command::Split { .. } => true,
     }
 }
 
@@ -120,15 +125,17 @@ fn reason_is_new(why: GrantReason) -> bool {
         | GrantReason::Load
         | GrantReason::Label
         | GrantReason::Plan
-        | GrantReason::Returned => true,
+        | GrantReason::Returned
+        | GrantReason::Split => true,
     }
 }
 
 fn keyspace_is_new(keyspace: &KeyspaceParts) -> bool {
-    let KeyspaceParts { policy, settings, frozen, partitions, .. } = keyspace;
+    let KeyspaceParts { policy, settings, frozen, split, partitions, .. } = keyspace;
     policy_is_new(policy)
         || !settings.is_empty()
         || frozen.is_some()
+        || split.is_some()
         || partitions.iter().any(partition_is_new)
 }
 
@@ -138,5 +145,14 @@ fn partition_is_new(partition: &PartitionParts) -> bool {
         Phase::Draining(drain) => drain.directive.is_some() || reason_is_new(drain.why),
         Phase::Vacant | Phase::Owned { .. } => false,
     };
-    phase || partition.history.iter().any(|tenure| tenure.directive.is_some() || reason_is_new(tenure.why))
+    phase
+        || partition.born.is_some()
+        || split_epoch(partition).is_some()
+        || partition.history.iter().any(|tenure| tenure.directive.is_some() || reason_is_new(tenure.why))
+}
+
+/// The epoch that a split minted since the partition's last grant. One that was never granted has it as what it stands at.
+pub(super) fn split_epoch(partition: &PartitionParts) -> Option<Epoch> {
+    let last = partition.history.last()?;
+    partition.epoch.epoch().filter(|epoch| *epoch > last.epoch)
 }

@@ -2,22 +2,26 @@
 
 use super::directive;
 use super::fields::{directive_from_wire, directive_to_wire, reason_from_wire, reason_to_wire};
+use super::format::split_epoch;
 use super::workers::{Names, Places};
-use crate::convert::{InvalidField, checked};
+use crate::convert::{InvalidField, checked, partition_count};
 use crate::v1;
 use crate::v1::state_partition::{self as wire, Phase as Wire};
-use ringfence_core::ids::{Epoch, EpochFloor, KeyspaceId, LogIndex, MoveId, SessionId};
+use ringfence_core::ids::{Epoch, EpochFloor, KeyspaceId, LogIndex, MoveId, PartitionId, SessionId};
 use ringfence_core::state::{
-    Cooling, CoolingWhy, Drain, KeyspaceParts, PartitionParts, Phase, Policy, Setback, Tenure,
+    Born, Cooling, CoolingWhy, Drain, KeyspaceParts, PartitionParts, Phase, Policy, Setback, Tenure,
 };
 use std::time::Duration;
 
 pub(super) fn keyspace_to_wire(keyspace: &KeyspaceParts, workers: &mut Places) -> v1::StateKeyspace {
+    let midway = keyspace.base.get() as usize != keyspace.partitions.len();
     v1::StateKeyspace {
         keyspace: keyspace.id.get(),
         name: keyspace.name.to_string(),
         policy: Some((&keyspace.policy).into()),
         epoch_floor: keyspace.floor.get(),
+        split_from: if midway { keyspace.base.get() } else { 0 },
+        split_by_index: directive_to_wire(keyspace.split),
         settings: directive::partitions_to_wire(&keyspace.settings, workers),
         frozen_by_index: directive_to_wire(keyspace.frozen),
         partitions: keyspace.partitions.iter().map(|partition| to_wire(partition, workers)).collect(),
@@ -29,6 +33,10 @@ pub(super) fn keyspace_from_wire(
     workers: &Names,
 ) -> Result<KeyspaceParts, InvalidField> {
     let policy = wire.policy.ok_or_else(|| InvalidField::missing("policy"))?;
+    // More partitions than a number can say are no keyspace's; the state refuses them.
+    let partitions = u32::try_from(wire.partitions.len()).unwrap_or(u32::MAX);
+    let base = if wire.split_from == 0 { partitions } else { wire.split_from };
+    let base = partition_count("partitions", base)?;
     let partitions = wire.partitions.into_iter().enumerate();
     Ok(KeyspaceParts {
         id: KeyspaceId::new(wire.keyspace),
@@ -37,13 +45,15 @@ pub(super) fn keyspace_from_wire(
         floor: checked::floor("epoch_floor", wire.epoch_floor)?,
         settings: directive::partitions_from_wire(&wire.settings, workers)?,
         frozen: directive_from_wire(wire.frozen_by_index),
+        base,
+        split: directive_from_wire(wire.split_by_index),
         partitions: partitions
             .map(|(place, partition)| from_wire(partition, workers).map_err(|e| e.at("partitions", place)))
             .collect::<Result<_, _>>()?,
     })
 }
 
-/// The epoch is that of the last grant, and is written only when there is none.
+/// The epoch is that of the last grant, and is written only when there is none or it is another.
 fn to_wire(partition: &PartitionParts, workers: &mut Places) -> v1::StatePartition {
     v1::StatePartition {
         inherited_epoch: if partition.history.is_empty() { partition.epoch.get() } else { 0 },
@@ -54,6 +64,8 @@ fn to_wire(partition: &PartitionParts, workers: &mut Places) -> v1::StatePartiti
             worker: workers.of(&setback.worker),
             error: setback.error.clone(),
         }),
+        split_epoch: split_epoch(partition).map_or(0, Epoch::get),
+        born: partition.born.map(|born| wire::Born { parent: born.parent.get(), epoch: born.epoch.get() }),
     }
 }
 
@@ -68,13 +80,22 @@ fn from_wire(wire: v1::StatePartition, workers: &Names) -> Result<PartitionParts
     });
     Ok(PartitionParts {
         epoch: match history.last() {
-            Some(tenure) => EpochFloor::of(tenure.epoch),
+            Some(tenure) => {
+                let split = checked::epoch_or_none("split_epoch", wire.split_epoch)?;
+                EpochFloor::of(split.unwrap_or(tenure.epoch))
+            }
             None => checked::floor("inherited_epoch", wire.inherited_epoch)?,
         },
         phase: phase_from_wire(wire.phase.ok_or_else(|| InvalidField::missing("phase"))?, workers)?,
         history,
         setback: setback.transpose()?,
+        born: wire.born.map(born_from_wire).transpose()?,
     })
+}
+
+fn born_from_wire(wire: wire::Born) -> Result<Born, InvalidField> {
+    let epoch = checked::epoch("born.epoch", wire.epoch)?;
+    Ok(Born { parent: PartitionId::new(wire.parent), epoch })
 }
 
 fn phase_to_wire(phase: &Phase, workers: &mut Places) -> Wire {

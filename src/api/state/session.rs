@@ -31,6 +31,7 @@ pub(super) fn to_wire(session: &SessionParts, workers: &mut Places) -> v1::State
         joined_index: session.joined.get(),
         joined_unix_ms: session.joined_unix_ms,
         settled_below: session.settled_below,
+        splits: session.splits,
         answers: session
             .answers
             .iter()
@@ -60,6 +61,7 @@ pub(super) fn from_wire(wire: v1::StateSession, workers: &Names) -> Result<Sessi
         joined: LogIndex::new(wire.joined_index),
         joined_unix_ms: wire.joined_unix_ms,
         settled_below: wire.settled_below,
+        splits: wire.splits,
         answers: answers
             .map(|(place, answer)| {
                 let outcomes = outcome::from_wire(answer.outcomes).map_err(|e| e.at("answers", place))?;

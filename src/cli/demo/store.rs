@@ -55,8 +55,10 @@ pub(super) enum StoreError {
 
 /// Where an owner writes.
 pub(super) trait Store: Send {
-    /// Opens a partition for the owner that holds `token`, and says which number is to be written next.
-    fn open_partition(&mut self, token: &FencingToken) -> Result<u64, StoreError>;
+    /// Opens a partition for the owner that holds `token`, and says which number is to be written next. `ancestors` are
+    /// those that it was split from: whoever owned one of them before is refused from here on.
+    fn open_partition(&mut self, token: &FencingToken, ancestors: &[FencingToken])
+    -> Result<u64, StoreError>;
 
     /// Writes one record. When this returns it is on disk.
     fn write(&mut self, token: &FencingToken, record: &Record<'_>) -> Result<(), StoreError>;
@@ -80,7 +82,18 @@ impl Fenced {
 
 impl Store for Fenced {
     /// Raises first, reads then: whatever an older owner writes after this read is refused.
-    fn open_partition(&mut self, token: &FencingToken) -> Result<u64, StoreError> {
+    fn open_partition(
+        &mut self,
+        token: &FencingToken,
+        ancestors: &[FencingToken],
+    ) -> Result<u64, StoreError> {
+        for ancestor in ancestors {
+            match self.fence.raise(&mut self.conn, ancestor) {
+                // It has seen a higher epoch of that one, which is as good.
+                Ok(_) | Err(FenceError::Fenced(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
         self.fence.raise(&mut self.conn, token)?;
         next_seq(&self.conn, token)
     }
@@ -106,7 +119,7 @@ impl Unfenced {
 }
 
 impl Store for Unfenced {
-    fn open_partition(&mut self, token: &FencingToken) -> Result<u64, StoreError> {
+    fn open_partition(&mut self, token: &FencingToken, _: &[FencingToken]) -> Result<u64, StoreError> {
         next_seq(&self.conn, token)
     }
 

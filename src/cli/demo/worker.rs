@@ -75,6 +75,8 @@ async fn work(args: WorkerArgs) -> anyhow::Result<()> {
     let worker = Worker::builder(shared.id.as_str())
         .coordinator(args.endpoints.as_str())
         .address(&args.address)
+        // Nobody sends it keys: what it writes under a partition is that partition's.
+        .splittable()
         .own(&args.keyspace, move |ownership| own(ownership, Arc::clone(&owner)))
         .allow_drill(&args.keyspace, move |stamp| probe(stamp, Arc::clone(&prober)))
         .join()
@@ -110,8 +112,8 @@ async fn listen(shared: Arc<Shared>, leave: CancellationToken) {
 /// Owns one partition: raises and loads, says ready, stamps and writes, returns when revoked.
 async fn own(ownership: Ownership, shared: Arc<Shared>) -> anyhow::Result<()> {
     let (partition, epoch) = (ownership.partition().get(), ownership.epoch().get());
-    let token = ownership.token().clone();
-    let mut seq = blocking(&shared, move |shared| shared.open_partition(&token)).await?;
+    let (token, ancestors) = (ownership.token().clone(), ownership.ancestors().to_vec());
+    let mut seq = blocking(&shared, move |shared| shared.open_partition(&token, &ancestors)).await?;
     ownership.ready().await?;
     tell(&Told::Ready { partition, epoch });
     // The stamp is taken when the operation starts. Whatever happens from there on, it is the old one.
@@ -171,8 +173,8 @@ impl Shared {
         work(store.as_mut())
     }
 
-    fn open_partition(&self, token: &FencingToken) -> Result<u64, StoreError> {
-        self.with_store(token, |store| store.open_partition(token))
+    fn open_partition(&self, token: &FencingToken, ancestors: &[FencingToken]) -> Result<u64, StoreError> {
+        self.with_store(token, |store| store.open_partition(token, ancestors))
     }
 
     /// Writes one record, and says on the spot what became of it: the task that asked may have been aborted meanwhile,

@@ -87,8 +87,8 @@ impl Admin {
         Admin { reason: reason.into(), ..self }
     }
 
-    /// Creates a keyspace of so many partitions, 1 to 1 000 000, fixed for life. What `policy` leaves out has its
-    /// default.
+    /// Creates a keyspace of so many partitions, 1 to 1 000 000; [`Admin::split_keyspace`] doubles them. What `policy` leaves
+    /// out has its default.
     ///
     /// # Errors
     /// [`ErrorKind::AlreadyExists`], [`ErrorKind::Invalid`], [`ErrorKind::Limit`].
@@ -385,7 +385,7 @@ impl Admin {
         Ok(RequestId { id: u128::from_be_bytes(id), seen }.into())
     }
 
-    async fn ask<R: Clone, T>(
+    pub(super) async fn ask<R: Clone, T>(
         &self,
         call: Call,
         request: R,
@@ -434,7 +434,7 @@ where
     wire.into_iter().map(|one| one.try_into().map_err(Error::malformed)).collect()
 }
 
-fn keyspace(wire: Option<v1::Keyspace>) -> Result<Keyspace, Error> {
+pub(super) fn keyspace(wire: Option<v1::Keyspace>) -> Result<Keyspace, Error> {
     let wire = wire.ok_or_else(|| Error::malformed("field keyspace: it is missing"))?;
     wire.try_into().map_err(Error::malformed)
 }

@@ -29,6 +29,7 @@
 //! | `settings` | what is set about workers and partitions, and by whom |
 //! | `plan` | a plan as it would be |
 //! | `approved` | a plan that is put to the coordinator, and the way back |
+//! | `split` | every partition of a keyspace in two |
 //! | `explain` | why a partition is where it is |
 //! | `directives` | what operators decided, and what became of a worker |
 //! | `drill` | an owner that is replaced on purpose, to see its late write refused |
@@ -45,6 +46,7 @@ mod partition;
 mod placement;
 mod plan;
 mod settings;
+mod split;
 #[cfg(test)]
 mod tests;
 mod worker;

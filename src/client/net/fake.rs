@@ -241,6 +241,7 @@ admin_service! {
     absent {
         update_keyspace(UpdateKeyspaceRequest) -> UpdateKeyspaceResponse;
         delete_keyspace(DeleteKeyspaceRequest) -> DeleteKeyspaceResponse;
+        split_keyspace(SplitKeyspaceRequest) -> SplitKeyspaceResponse;
         list_keyspaces(ListKeyspacesRequest) -> ListKeyspacesResponse;
         get_partition(GetPartitionRequest) -> GetPartitionResponse;
         end_cooling(EndCoolingRequest) -> EndCoolingResponse;

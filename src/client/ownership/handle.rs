@@ -20,6 +20,7 @@ use std::sync::Arc;
 /// | write | [`stamp`](Ownership::stamp) when the operation *starts*; the storage checks the token |
 /// | read from memory | [`read`](Ownership::read) or [`guard`](Ownership::guard) |
 /// | say how busy it is, where that is not how often it is written and read | [`report_load`](Ownership::report_load) |
+/// | know whether a key is the partition's | [`covers`](Ownership::covers) |
 /// | know when to stop | [`revoked`](Ownership::revoked), [`until_revoked`](Ownership::until_revoked), [`lost`](Ownership::lost) |
 /// | work on a thread without a runtime | the `blocking_` calls |
 #[derive(Clone)]
@@ -49,6 +50,32 @@ impl Ownership {
     /// The epoch of this ownership.
     pub fn epoch(&self) -> Epoch {
         self.tenure.token().epoch()
+    }
+
+    /// Whether a key belongs to the partition, under this epoch.
+    ///
+    /// A caller that asks the wrong worker has an old map: refuse it, and write nothing. When a keyspace grows, half of a
+    /// partition's keys go to a new one; an owner from before the split has them all, and its epoch ends with it.
+    ///
+    /// ```
+    /// # let (ownership, _control) = ringfence::testkit::Granted::new("orders", 1).partitions(2).start()?;
+    /// let (mine, other): (Vec<_>, Vec<_>) = ["a", "b", "c", "d"].iter().partition(|key| ownership.covers(key));
+    /// assert_eq!((mine.len(), other.len()), (2, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn covers(&self, key: impl AsRef<[u8]>) -> bool {
+        self.tenure.covers(key.as_ref())
+    }
+
+    /// The partitions that this one was split from, each as the token to which its fences are raised: whoever owned the keys
+    /// before may still write them under that scope.
+    ///
+    /// The SDK raises all declared fences to them before the owner function is called. An owner that opens a store itself
+    /// raises that one to each of these, and to its own token, before it reads anything. A store that has seen a higher epoch
+    /// of one of them refuses ([`Fenced`](crate::fence::FenceErrorKind::Fenced)), and that is as good.
+    pub fn ancestors(&self) -> &[FencingToken] {
+        self.tenure.ancestors()
     }
 
     /// The session that the partition was granted to.

@@ -5,6 +5,7 @@ use super::{NotOwner, Why};
 use crate::fence::FencingToken;
 use ringfence_core::ids::{KeyspaceName, PartitionId, SessionId};
 use ringfence_core::mutant;
+use ringfence_core::placement::Share;
 use ringfence_core::time::Instant;
 use std::fmt;
 use std::sync::Arc;
@@ -66,6 +67,10 @@ pub(crate) struct Tenure {
     lease: Arc<SessionLease>,
     /// Its keyspace is taken over by fence.
     by_fence: bool,
+    /// Which keys it has; `None` in a test that does not say.
+    share: Option<Share>,
+    /// What its fences are raised to beside its own token.
+    ancestors: Box<[FencingToken]>,
     /// Nanoseconds of the lease's clock. Only falls.
     until: AtomicU64,
     progress: watch::Sender<Progress>,
@@ -86,11 +91,13 @@ pub(crate) struct Grant {
     pub(crate) partition: PartitionId,
     pub(crate) session: SessionId,
     pub(crate) by_fence: bool,
+    pub(crate) share: Option<Share>,
+    pub(crate) ancestors: Box<[FencingToken]>,
 }
 
 impl Tenure {
     pub(crate) fn new(grant: Grant, lease: Arc<SessionLease>, desk: Arc<dyn Desk>) -> Tenure {
-        let Grant { token, keyspace, partition, session, by_fence } = grant;
+        let Grant { token, keyspace, partition, session, by_fence, share, ancestors } = grant;
         Tenure {
             token: token.held_by(session),
             keyspace,
@@ -98,6 +105,8 @@ impl Tenure {
             session,
             lease,
             by_fence,
+            share,
+            ancestors,
             until: AtomicU64::new(UNBOUNDED),
             progress: watch::Sender::new(Progress { phase: Phase::Granted, why: None, noted: false }),
             said_ready: AtomicBool::new(false),
@@ -110,6 +119,14 @@ impl Tenure {
 
     pub(crate) fn token(&self) -> &FencingToken {
         &self.token
+    }
+
+    pub(crate) fn ancestors(&self) -> &[FencingToken] {
+        &self.ancestors
+    }
+
+    pub(super) fn covers(&self, key: &[u8]) -> bool {
+        self.share.is_none_or(|share| share.contains(key))
     }
 
     pub(crate) fn keyspace(&self) -> &KeyspaceName {

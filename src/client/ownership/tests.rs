@@ -6,6 +6,7 @@ use crate::fence::FencingToken;
 use crate::ownership::{Desk, Grant, SessionLease, Tenure};
 use crate::testkit::Granted;
 use ringfence_core::ids::{KeyspaceName, PartitionId, SessionId};
+use ringfence_core::placement::{PartitionCount, Share};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -138,6 +139,8 @@ fn on(clock: Clock, ttl: Duration) -> (Arc<Tenure>, Arc<SessionLease>, Arc<Count
         partition: PartitionId::new(17),
         session: SessionId::new(7).unwrap(),
         by_fence: false,
+        share: PartitionCount::new(64).ok().map(|of| Share { partition: PartitionId::new(17), of }),
+        ancestors: ["prod/orders/1@9".parse().unwrap()].into(),
     };
     let desk = Arc::new(Counting::default());
     (Arc::new(Tenure::new(grant, Arc::clone(&lease), desk.clone())), lease, desk)

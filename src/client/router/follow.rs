@@ -89,7 +89,7 @@ impl Follower {
     async fn open(&self) -> Result<Stream, Error> {
         let (lineage, revision) = self.picture.resume_from();
         let keyspaces = if self.ask_for_all { Vec::new() } else { self.names() };
-        let request = WatchRequest { keyspaces, lineage, revision };
+        let request = WatchRequest { keyspaces, lineage, revision, splits: true };
         let open = |channel| {
             let request = request.clone();
             async move { map(channel).watch(request).await }

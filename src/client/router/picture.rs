@@ -11,7 +11,7 @@
 use super::owner::Holder;
 use super::view::{KeyspaceView, Slot, View};
 use crate::error::{Error, ErrorKind};
-use ringfence_api::convert::{self, InvalidField, MapEntry, Phase, checked, partition_count};
+use ringfence_api::convert::{self, InvalidField, MapEntry, Phase, checked, partitioner};
 use ringfence_api::v1::{self, WatchResponse};
 use ringfence_core::ids::{ClusterId, EpochFloor, KeyspaceName, Revision, SessionId};
 use ringfence_core::mutant;
@@ -123,18 +123,25 @@ impl Picture {
     fn add_keyspace(&self, draft: &mut View, wire: v1::Keyspace) -> Result<(), InvalidField> {
         // Not the policy: how a keyspace is run is nothing to a caller.
         let name = checked::keyspace_name("name", &wire.name)?;
-        let count = partition_count("partitions", wire.partitions)?;
+        let partitioner = partitioner(&wire)?;
         if !self.wanted.is_empty() && !self.wanted.contains(&name) {
             return Ok(());
         }
-        let same = |view: &&KeyspaceView| view.count() == count;
+        let same = |view: &&KeyspaceView| view.partitioner() == partitioner;
+        let fewer = |view: &&KeyspaceView| view.count() <= partitioner.count();
         if draft.keyspace(name.as_str()).filter(same).is_some() {
             return Ok(());
         }
+        // A keyspace created again under the name is in the list of deleted ones before.
+        if let Some(before) = draft.keyspace(name.as_str()).filter(fewer) {
+            let grown = Arc::new(before.grown(partitioner));
+            draft.keyspaces.insert(Arc::from(name.as_str()), grown);
+            return Ok(());
+        }
         // In a new picture, what was known before lives on as epochs below which no owner is believed.
-        let keyspace = match self.last.keyspace(name.as_str()).filter(same) {
-            Some(before) => before.only_epochs(),
-            None => KeyspaceView::new(name.clone(), count),
+        let keyspace = match self.last.keyspace(name.as_str()).filter(fewer) {
+            Some(before) => before.only_epochs().grown(partitioner),
+            None => KeyspaceView::new(name.clone(), partitioner),
         };
         draft.keyspaces.insert(Arc::from(name.as_str()), Arc::new(keyspace));
         Ok(())
@@ -203,7 +210,7 @@ impl Holders {
 mod tests {
     use super::*;
     use ringfence_core::ids::{Epoch, PartitionId};
-    use ringfence_core::placement::MAX_PARTITIONS;
+    use ringfence_core::placement::{MAX_PARTITIONS, PartitionCount};
 
     fn entry(partition: u32, epoch: u64, session: u64) -> v1::MapEntry {
         let owner =
@@ -228,7 +235,7 @@ mod tests {
     }
 
     fn keyspace(name: &str, partitions: u32) -> v1::Keyspace {
-        v1::Keyspace { name: name.to_owned(), partitions, policy: None }
+        v1::Keyspace { name: name.to_owned(), partitions, ..Default::default() }
     }
 
     fn change(revision: u64, partitions: Vec<v1::MapEntry>) -> WatchResponse {
@@ -309,6 +316,31 @@ mod tests {
         assert_eq!(picture.take(other).unwrap_err().kind(), ErrorKind::Malformed);
         assert_eq!(picture.take(change(4, vec![])).unwrap_err().kind(), ErrorKind::Malformed);
         assert_eq!(picture.take(full(4, vec![])).unwrap_err().kind(), ErrorKind::Malformed);
+    }
+
+    #[test]
+    fn f061_a_keyspace_grows_and_what_is_known_of_its_partitions_stays() {
+        let mut picture = picture();
+        picture.take(full(5, vec![entry(0, 7, 1), entry(3, 2, 2)])).unwrap();
+        let midway = v1::Keyspace { split_from: 4, splitting: true, ..keyspace("orders", 5) };
+        let grown = WatchResponse { keyspaces: vec![midway.clone()], ..change(6, vec![entry(4, 9, 1)]) };
+        let view = picture.take(grown).unwrap().unwrap();
+        assert_eq!(show(&view), ["7:w1", "0:-", "0:-", "2:w2", "9:w1"]);
+        let keys = || (0_u32..400).map(u32::to_le_bytes);
+        let by_hand = |key: &[u8; 4]| {
+            let of = |n| ringfence_core::placement::partition_of(key, PartitionCount::new(n).unwrap()).get();
+            if of(8) < 5 { of(8) } else { of(4) }
+        };
+        let orders = view.keyspace("orders").unwrap();
+        assert!(keys().all(|key| orders.partition_of(key).get() == by_hand(&key)));
+        // A new picture knows the epochs, and a count that cannot be is refused.
+        let again =
+            WatchResponse { keyspaces: vec![midway], ..full(8, vec![entry(4, 8, 2), entry(0, 8, 2)]) };
+        let view = picture.take(again).unwrap().unwrap();
+        assert_eq!(show(&view), ["8:w2", "0:-", "0:-", "2:-", "9:-"]);
+        let wrong = v1::Keyspace { split_from: 2, ..keyspace("orders", 5) };
+        let wrong = WatchResponse { keyspaces: vec![wrong], ..change(9, vec![]) };
+        assert_eq!(picture.take(wrong).unwrap_err().kind(), ErrorKind::Malformed);
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn message(revision: u64, owners: &[(u32, u64, &str, bool)]) -> v1::WatchRespons
 }
 
 fn full(revision: u64, owners: &[(u32, u64, &str, bool)]) -> v1::WatchResponse {
-    let keyspace = v1::Keyspace { name: "orders".to_owned(), partitions: 1, policy: None };
+    let keyspace = v1::Keyspace { name: "orders".to_owned(), partitions: 1, ..Default::default() };
     v1::WatchResponse { reset: true, keyspaces: vec![keyspace], ..message(revision, owners) }
 }
 

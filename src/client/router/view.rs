@@ -4,7 +4,7 @@
 use super::owner::{Holder, Owner};
 use ringfence_api::convert::Phase;
 use ringfence_core::ids::{ClusterId, Epoch, EpochFloor, KeyspaceName, PartitionId, Revision};
-use ringfence_core::placement::{PartitionCount, partition_of};
+use ringfence_core::placement::{PartitionCount, Partitioner};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl fmt::Debug for View {
 #[derive(Clone)]
 pub struct KeyspaceView {
     name: KeyspaceName,
-    count: PartitionCount,
+    partitioner: Partitioner,
     chunks: Vec<Arc<[Slot]>>,
 }
 
@@ -98,22 +98,37 @@ impl Slot {
 
 impl KeyspaceView {
     /// A keyspace of which nothing else is known.
-    pub(super) fn new(name: KeyspaceName, count: PartitionCount) -> KeyspaceView {
-        let total = count.get() as usize;
+    pub(super) fn new(name: KeyspaceName, partitioner: Partitioner) -> KeyspaceView {
+        let total = partitioner.count().get() as usize;
         let full: Arc<[Slot]> = vec![Slot::NEW; CHUNK.min(total)].into();
         // The chunks are one and the same until they differ.
         let mut chunks = vec![full; total / CHUNK];
         if !total.is_multiple_of(CHUNK) {
             chunks.push(vec![Slot::NEW; total % CHUNK].into());
         }
-        KeyspaceView { name, count, chunks }
+        KeyspaceView { name, partitioner, chunks }
+    }
+
+    /// The same keyspace with more partitions, which were split from others.
+    pub(super) fn grown(&self, partitioner: Partitioner) -> KeyspaceView {
+        let (have, total) = (self.count().get() as usize, partitioner.count().get() as usize);
+        let mut chunks = self.chunks.clone();
+        if let Some(last) = chunks.pop_if(|last| last.len() < CHUNK) {
+            let room = CHUNK.min(last.len() + total.saturating_sub(have));
+            chunks.push(last.iter().cloned().chain(std::iter::repeat(Slot::NEW)).take(room).collect());
+        }
+        while chunks.len() * CHUNK < total {
+            let len = CHUNK.min(total - chunks.len() * CHUNK);
+            chunks.push(vec![Slot::NEW; len].into());
+        }
+        KeyspaceView { name: self.name.clone(), partitioner, chunks }
     }
 
     /// The same keyspace with nothing but the epochs: the start of a new picture.
     pub(super) fn only_epochs(&self) -> KeyspaceView {
         let bare = |slot: &Slot| Slot { epoch: slot.epoch, ..Slot::NEW };
         let chunks = self.chunks.iter().map(|chunk| chunk.iter().map(bare).collect()).collect();
-        KeyspaceView { name: self.name.clone(), count: self.count, chunks }
+        KeyspaceView { name: self.name.clone(), partitioner: self.partitioner, chunks }
     }
 
     /// Its name.
@@ -123,12 +138,17 @@ impl KeyspaceView {
 
     /// How many partitions it has.
     pub fn count(&self) -> PartitionCount {
-        self.count
+        self.partitioner.count()
     }
 
-    /// The partition that a key belongs to: fixed for the keyspace's life.
+    /// How keys are spread over them.
+    pub(super) fn partitioner(&self) -> Partitioner {
+        self.partitioner
+    }
+
+    /// The partition that a key belongs to. It changes only when that partition is split in two, and then to the new one.
     pub fn partition_of(&self, key: impl AsRef<[u8]>) -> PartitionId {
-        partition_of(key.as_ref(), self.count)
+        self.partitioner.partition_of(key.as_ref())
     }
 
     /// The owner of a partition; `None` when nobody owns it or there is no such partition.
@@ -144,7 +164,7 @@ impl KeyspaceView {
 
     /// All partitions, by number.
     pub fn partitions(&self) -> impl Iterator<Item = PartitionView> + '_ {
-        self.count.partitions().filter_map(|partition| self.partition(partition))
+        self.count().partitions().filter_map(|partition| self.partition(partition))
     }
 
     /// The partitions that differ from those of an earlier picture of the same keyspace, by number; all of them when
@@ -153,7 +173,7 @@ impl KeyspaceView {
         &'a self,
         earlier: &'a KeyspaceView,
     ) -> impl Iterator<Item = PartitionView> + 'a {
-        let before = |at: usize| earlier.chunks.get(at).filter(|_| earlier.count == self.count);
+        let before = |at: usize| earlier.chunks.get(at).filter(|_| earlier.count() == self.count());
         let differs =
             move |(at, chunk): &(usize, &Arc<[Slot]>)| before(*at).is_none_or(|b| !Arc::ptr_eq(b, chunk));
         self.chunks.iter().enumerate().filter(differs).flat_map(move |(at, chunk)| {
@@ -180,7 +200,7 @@ impl fmt::Debug for KeyspaceView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyspaceView")
             .field("name", &self.name)
-            .field("count", &self.count)
+            .field("count", &self.count())
             .finish_non_exhaustive()
     }
 }
@@ -220,10 +240,14 @@ impl PartitionView {
 mod tests {
     use super::*;
 
+    fn view(count: u32) -> KeyspaceView {
+        let count = PartitionCount::new(count).unwrap();
+        KeyspaceView::new(KeyspaceName::new("orders").unwrap(), Partitioner::whole(count))
+    }
+
     #[test]
     fn a_change_copies_one_chunk_and_leaves_the_earlier_picture_alone() {
-        let before =
-            KeyspaceView::new(KeyspaceName::new("orders").unwrap(), PartitionCount::new(1_000).unwrap());
+        let before = view(1_000);
         let mut after = before.clone();
         after.slot_mut(PartitionId::new(999)).unwrap().phase = Phase::Cooling;
         assert_eq!(before.slot(PartitionId::new(999)).unwrap().phase, Phase::Vacant);
@@ -233,16 +257,37 @@ mod tests {
         assert!(after.slot_mut(PartitionId::new(1_000)).is_none());
         let changed: Vec<u32> = after.changed_since(&before).map(|p| p.partition().get()).collect();
         assert_eq!(changed, [999]);
-        let other =
-            KeyspaceView::new(KeyspaceName::new("orders").unwrap(), PartitionCount::new(300).unwrap());
+        let other = view(300);
         assert_eq!(other.changed_since(&before).count(), 300);
+    }
+
+    /// A picture that is passed on keeps its count while the next one grows.
+    #[test]
+    fn a_split_adds_partitions_and_leaves_the_earlier_picture_alone() {
+        for (base, steps) in [(1, 1), (255, 3), (256, 2), (600, 600)] {
+            let mut now = view(base);
+            now.slot_mut(PartitionId::new(base - 1)).unwrap().phase = Phase::Cooling;
+            let before = now.clone();
+            let mut partitioner = before.partitioner();
+            for _ in 0..steps {
+                partitioner = partitioner.grown().unwrap();
+                now = now.grown(partitioner);
+                let count = partitioner.count().get();
+                assert_eq!(now.partitions().count(), count as usize, "{base}");
+                assert!(now.slot(PartitionId::new(count)).is_none());
+                assert_eq!(now.slot(PartitionId::new(count - 1)), Some(&Slot::NEW));
+                assert_eq!(now.slot(PartitionId::new(base - 1)).unwrap().phase, Phase::Cooling);
+            }
+            assert_eq!(before.partitions().count(), base as usize);
+            // From an empty picture to the whole one, at once.
+            assert_eq!(before.only_epochs().grown(partitioner).partitions().count(), (base + steps) as usize);
+        }
     }
 
     #[test]
     fn every_count_has_exactly_its_partitions() {
         for count in [1, 255, 256, 257, 512] {
-            let keyspace =
-                KeyspaceView::new(KeyspaceName::new("k").unwrap(), PartitionCount::new(count).unwrap());
+            let keyspace = view(count);
             assert_eq!(keyspace.partitions().count(), count as usize);
             assert!(keyspace.slot(PartitionId::new(count)).is_none());
         }

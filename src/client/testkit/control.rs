@@ -7,6 +7,7 @@ use crate::fence::FencingToken;
 use crate::ownership::{Desk, Grant, NotOwner, Ownership, Phase, SessionLease, Tenure, Why};
 use ringfence_core::ids::{ClusterId, Epoch, KeyspaceName, PartitionId, Scope, SessionId};
 use ringfence_core::lease::lessee::{CONNECTION_GRACE, Timing};
+use ringfence_core::placement::Share;
 use ringfence_core::time::Instant;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -22,6 +23,7 @@ pub struct Control {
     partition: PartitionId,
     timing: Timing,
     by_fence: bool,
+    share: Option<Share>,
     clock: Clock,
     sessions: u64,
     session: SessionId,
@@ -48,6 +50,7 @@ impl Control {
         epoch: Epoch,
         ttl: Duration,
         by_fence: bool,
+        share: Option<Share>,
     ) -> Result<(Ownership, Control), Error> {
         let invalid = |error: String| Error::own(ErrorKind::Invalid, error);
         let timing = Timing::new(ttl).map_err(|error| invalid(error.to_string()))?;
@@ -60,6 +63,8 @@ impl Control {
             partition,
             session,
             by_fence,
+            share,
+            ancestors: Box::default(),
         };
         let tenure = Arc::new(Tenure::new(grant, Arc::clone(&lease), Arc::new(Obliging)));
         tenure.enter(Phase::Loading);
@@ -69,6 +74,7 @@ impl Control {
             partition,
             timing,
             by_fence,
+            share,
             clock,
             sessions: 1,
             session,
@@ -133,6 +139,8 @@ impl Control {
             partition: self.partition,
             session: self.session,
             by_fence: self.by_fence,
+            share: self.share,
+            ancestors: Box::default(),
         };
         self.tenure = Arc::new(Tenure::new(grant, Arc::clone(&self.lease), Arc::new(Obliging)));
         self.tenure.enter(Phase::Loading);

@@ -4,6 +4,7 @@ use super::Control;
 use crate::error::{Error, ErrorKind};
 use crate::ownership::Ownership;
 use ringfence_core::ids::{ClusterId, Epoch, KeyspaceName, PartitionId};
+use ringfence_core::placement::{PartitionCount, Share};
 use std::time::Duration;
 
 /// A grant to make an [`Ownership`] from: partition, epoch, lease.
@@ -16,6 +17,7 @@ pub struct Granted {
     epoch: u64,
     ttl: Duration,
     takeover_by_fence: bool,
+    partitions: Option<u32>,
 }
 
 impl Granted {
@@ -28,6 +30,7 @@ impl Granted {
             epoch: 1,
             ttl: Duration::from_secs(10),
             takeover_by_fence: false,
+            partitions: None,
         }
     }
 
@@ -51,6 +54,12 @@ impl Granted {
         Granted { takeover_by_fence: true, ..self }
     }
 
+    /// In a keyspace of so many partitions: [`Ownership::covers`] then says which keys are the partition's. Without this it
+    /// covers every key.
+    pub fn partitions(self, partitions: u32) -> Granted {
+        Granted { partitions: Some(partitions), ..self }
+    }
+
     /// Grants it: a valid ownership in phase `Loading`, as an owner function gets it.
     ///
     /// # Errors
@@ -60,7 +69,10 @@ impl Granted {
         let keyspace = KeyspaceName::new(&self.keyspace)?;
         let epoch = epoch(self.epoch)?;
         let partition = PartitionId::new(self.partition);
-        Control::grant(cluster, keyspace, partition, epoch, self.ttl, self.takeover_by_fence)
+        let count = self.partitions.map(PartitionCount::new).transpose();
+        let count = count.map_err(|error| Error::own(ErrorKind::Invalid, error.to_string()))?;
+        let share = count.map(|of| Share { partition, of });
+        Control::grant(cluster, keyspace, partition, epoch, self.ttl, self.takeover_by_fence, share)
     }
 }
 

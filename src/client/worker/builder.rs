@@ -34,6 +34,7 @@ pub struct Builder {
     address: String,
     weight: u32,
     labels: BTreeMap<String, String>,
+    splittable: bool,
     owners: Vec<Result<Owner, Error>>,
     probes: Vec<Result<(KeyspaceName, Probe), Error>>,
     health: Option<Health>,
@@ -52,6 +53,7 @@ pub(super) struct Profile {
     pub(super) address: String,
     pub(super) weight: u32,
     pub(super) labels: BTreeMap<String, String>,
+    pub(super) splittable: bool,
     pub(super) owners: BTreeMap<KeyspaceName, Owner>,
     /// The keyspaces of which drills are allowed.
     pub(super) probes: BTreeMap<KeyspaceName, Probe>,
@@ -68,6 +70,7 @@ impl Builder {
             address: String::new(),
             weight: 1,
             labels: BTreeMap::new(),
+            splittable: false,
             owners: Vec::new(),
             probes: Vec::new(),
             health: None,
@@ -110,6 +113,17 @@ impl Builder {
     /// A label, such as `zone`. At most 32, keys and values of at most 63 bytes.
     pub fn label(mut self, key: &str, value: &str) -> Builder {
         self.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The partitions of the worker's keyspaces may be split: its owner functions ask [`Ownership::covers`] of every key that
+    /// they are called with, and one that opens stores itself raises them to each of [`Ownership::ancestors`] too.
+    ///
+    /// A caller whose map is old sends a key to the partition that had it before. An owner that does not ask would write it
+    /// beside the key's new owner, under a token that is good. So a keyspace is split only when every worker that serves it
+    /// has said this, and none that has not said it can join one that was.
+    pub fn splittable(mut self) -> Builder {
+        self.splittable = true;
         self
     }
 
@@ -303,6 +317,7 @@ impl Builder {
             address: self.address,
             weight: self.weight,
             labels: self.labels,
+            splittable: self.splittable,
             owners,
             probes,
             health: self.health,

@@ -18,10 +18,11 @@ use crate::error::Error;
 use crate::fence::FencingToken;
 use crate::ownership::{Grant, Phase, SessionLease, Tenure, Why};
 use ringfence_api::v1::attach_response::Message;
-use ringfence_core::ids::Epoch;
-use ringfence_core::lease::lessee::{Event, Lessee, Loss};
+use ringfence_core::ids::{Epoch, Scope};
+use ringfence_core::lease::lessee::{Event, Lessee, Lineage, Loss};
 use ringfence_core::mutant;
-use ringfence_core::state::Takeover;
+use ringfence_core::placement::Share;
+use ringfence_core::state::{Born, Takeover};
 use ringfence_core::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -208,7 +209,9 @@ impl<'k> Life<'k> {
     fn handle_events(&mut self, now: Instant) {
         while let Some(event) = self.lessee.poll_event() {
             match event {
-                Event::Granted { key, epoch, takeover } => self.on_granted(key, epoch, takeover, now),
+                Event::Granted { key, epoch, takeover, lineage } => {
+                    self.on_granted(key, epoch, takeover, &lineage, now);
+                }
                 Event::Revoked { key, .. } => self.on_revoked(&key),
                 Event::Bounded { key, epoch, until } => {
                     let Some(holding) = self.held.get_mut(&key) else { continue };
@@ -222,8 +225,22 @@ impl<'k> Life<'k> {
         }
     }
 
-    fn on_granted(&mut self, place: Place, epoch: Epoch, takeover: Takeover, now: Instant) {
+    fn on_granted(
+        &mut self,
+        place: Place,
+        epoch: Epoch,
+        takeover: Takeover,
+        lineage: &Lineage,
+        now: Instant,
+    ) {
         let token = FencingToken::new(self.session.cluster.clone(), place.scope(), epoch);
+        // Without a session: each later owner of the partition raises them to the same epochs.
+        let ancestor = |born: &Born| {
+            let scope = Scope::Partition(place.keyspace.clone(), born.parent);
+            FencingToken::new(self.session.cluster.clone(), scope, born.epoch)
+        };
+        let ancestors = lineage.ancestors.iter().filter(|_| !mutant!("child-forgets-parent"));
+        let share = lineage.of.or_else(|| self.session.count(&place));
         tracing::debug!(token = %token.short(), session = %self.session.id, "granted");
         let grant = Grant {
             token,
@@ -231,6 +248,8 @@ impl<'k> Life<'k> {
             partition: place.partition,
             session: self.session.id,
             by_fence: takeover == Takeover::Fence,
+            share: share.map(|of| Share { partition: place.partition, of }),
+            ancestors: ancestors.map(ancestor).collect(),
         };
         let desk = Arc::clone(&self.keeper.desk);
         let tenure = Arc::new(Tenure::new(grant, Arc::clone(&self.lease), desk));

@@ -211,6 +211,8 @@ mod tests {
                 partition: place.partition,
                 session: SessionId::new(7).unwrap(),
                 by_fence: false,
+                share: None,
+                ancestors: Box::default(),
             };
             let tenure = Arc::new(Tenure::new(grant, Arc::clone(&self.lease), Arc::new(Nobody)));
             tenure.noted();

@@ -1,6 +1,6 @@
 //! The owner function of a keyspace.
 
-use crate::fence::{DeclaredFence, Fence, FenceErrorKind, FencingToken};
+use crate::fence::{DeclaredFence, Fence, FenceError, FenceErrorKind, FencingToken};
 use crate::ownership::Ownership;
 use futures_util::future::BoxFuture;
 use ringfence_core::ids::KeyspaceName;
@@ -40,14 +40,24 @@ impl Owner {
     /// second was open would read what its predecessor still builds on.
     pub(super) async fn raise(&self, token: &FencingToken) -> Result<(), String> {
         for fence in &*self.fences {
-            loop {
-                match fence.raise(token).await {
-                    Ok(()) => break,
-                    Err(error) if may_pass(error.kind()) => {
-                        tracing::warn!(token = %token.short(), fence = fence.name(), %error, "raising the fence again");
-                        tokio::time::sleep(RAISE_AGAIN).await;
+            raise(fence, token).await.map_err(|error| format!("raising fence {}: {error}", fence.name()))?;
+        }
+        Ok(())
+    }
+
+    /// Raises every declared fence for the partitions that this one was split from: whoever owned its keys before is
+    /// refused under their scopes. Where a fence has seen a higher epoch of one, that is done already.
+    pub(super) async fn raise_ancestors(&self, ancestors: &[FencingToken]) -> Result<(), String> {
+        for fence in &*self.fences {
+            for token in ancestors {
+                match raise(fence, token).await {
+                    Err(error) if error.kind() != FenceErrorKind::Fenced => {
+                        let (name, token) = (fence.name(), token.short());
+                        return Err(format!(
+                            "raising fence {name} to {token}, which this was split from: {error}"
+                        ));
                     }
-                    Err(error) => return Err(format!("raising fence {}: {error}", fence.name())),
+                    Ok(()) | Err(_) => {}
                 }
             }
         }
@@ -57,6 +67,18 @@ impl Owner {
     /// The owner's task.
     pub(super) fn run(&self, ownership: Ownership) -> BoxFuture<'static, Result<(), String>> {
         (self.function)(ownership)
+    }
+}
+
+async fn raise(fence: &DeclaredFence, token: &FencingToken) -> Result<(), FenceError> {
+    loop {
+        match fence.raise(token).await {
+            Err(error) if may_pass(error.kind()) => {
+                tracing::warn!(token = %token.short(), fence = fence.name(), %error, "raising the fence again");
+                tokio::time::sleep(RAISE_AGAIN).await;
+            }
+            result => return result,
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Opening a session.
 
 use super::builder::Profile;
-use super::wire::{Keyspaces, keyspaces};
+use super::wire::{Keyspaces, Place, keyspaces};
 use crate::error::{Error, ErrorKind};
 use crate::net::{Call, Coordinator, Effect, Route, worker};
 use ringfence_api::{PROTOCOL, v1};
 use ringfence_core::ids::{ClusterId, SessionId};
 use ringfence_core::lease::lessee::Timing;
+use ringfence_core::placement::PartitionCount;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::time::Duration;
@@ -59,6 +60,13 @@ pub(super) struct Session {
     pub(super) keyspaces: Keyspaces,
 }
 
+impl Session {
+    /// How many partitions the keyspace had when the session joined it.
+    pub(super) fn count(&self, place: &Place) -> Option<PartitionCount> {
+        self.keyspaces.get(place.keyspace.as_str()).map(|joined| joined.partitions)
+    }
+}
+
 /// Joins. The first join of a process may replace an earlier session of its name; a join after a loss may not, or two
 /// processes with one name would take turns for ever.
 ///
@@ -82,6 +90,7 @@ pub(super) async fn join(
         keyspaces: profile.owners.keys().map(ToString::to_string).collect(),
         replace,
         replace_secret: Vec::new().into(),
+        splits: profile.splittable,
     };
     let call = Call::new(Route::Leader, Effect::Repeatable).within(profile.join_within);
     let answer = coordinator

@@ -91,6 +91,7 @@ impl Tasks {
                 return tokio::try_join!(owner.run(ownership), owner.raise(own.token())).map(drop);
             }
             if !mutant!("read-before-raise") {
+                owner.raise_ancestors(own.ancestors()).await?;
                 owner.raise(own.token()).await?;
             }
             own.enter(Phase::Loading);

@@ -2,10 +2,11 @@
 //!
 //! Everything is checked here; what makes no sense is an error that names the field, and no message makes it panic.
 
-use ringfence_api::convert::{InvalidField, Keyspace};
+use ringfence_api::convert::{InvalidField, Keyspace, lineage};
 use ringfence_api::v1;
 use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, Scope};
 use ringfence_core::lease::lessee::{Acknowledgement, Assignment, DrainLeft, Gone, Held};
+use ringfence_core::placement::PartitionCount;
 use ringfence_core::state::Takeover;
 use std::collections::HashMap;
 use std::fmt;
@@ -30,15 +31,24 @@ impl fmt::Display for Place {
     }
 }
 
-/// The keyspaces that a session joined: their names, which are shared rather than copied a thousand times, and how each
-/// is taken over.
-pub(super) type Keyspaces = HashMap<String, (KeyspaceName, Takeover)>;
+/// The keyspaces that a session joined.
+pub(super) type Keyspaces = HashMap<String, Joined>;
+
+/// A keyspace that a session joined: its name, which is shared rather than copied a thousand times, how it is taken over,
+/// and how many partitions it had then.
+#[derive(Clone, Debug)]
+pub(super) struct Joined {
+    pub(super) name: KeyspaceName,
+    takeover: Takeover,
+    pub(super) partitions: PartitionCount,
+}
 
 pub(super) fn keyspaces(wire: Vec<v1::Keyspace>) -> Result<Keyspaces, InvalidField> {
     let mut all = Keyspaces::new();
     for (at, keyspace) in wire.into_iter().enumerate() {
         let keyspace = Keyspace::try_from(keyspace).map_err(|e| e.at("keyspaces", at))?;
-        all.insert(keyspace.name.to_string(), (keyspace.name, keyspace.policy.takeover()));
+        let (takeover, partitions) = (keyspace.policy.takeover(), keyspace.partitions);
+        all.insert(keyspace.name.to_string(), Joined { name: keyspace.name, takeover, partitions });
     }
     Ok(all)
 }
@@ -51,7 +61,8 @@ pub(super) fn assignment(
         let (key, takeover) =
             place(keyspaces, &held.keyspace, held.partition).map_err(|e| e.at("held", at))?;
         let epoch = epoch(held.epoch).map_err(|e| e.at("held", at))?;
-        Ok(Held { key, epoch, draining: held.draining, takeover })
+        let lineage = lineage(held.divisor, &held.ancestors).map_err(|e| e.at("held", at))?;
+        Ok(Held { key, epoch, draining: held.draining, takeover, lineage })
     });
     let gone = wire.gone.iter().enumerate().map(|(at, gone)| {
         let (key, _) = place(keyspaces, &gone.keyspace, gone.partition).map_err(|e| e.at("gone", at))?;
@@ -83,10 +94,11 @@ pub(super) fn acknowledgement(
 }
 
 fn place(keyspaces: &Keyspaces, keyspace: &str, partition: u32) -> Result<(Place, Takeover), InvalidField> {
-    let (name, takeover) = keyspaces.get(keyspace).ok_or_else(|| {
+    let joined = keyspaces.get(keyspace).ok_or_else(|| {
         InvalidField::new("keyspace", format!("{keyspace} is none of those that this session joined"))
     })?;
-    Ok((Place { keyspace: name.clone(), partition: PartitionId::new(partition) }, *takeover))
+    let place = Place { keyspace: joined.name.clone(), partition: PartitionId::new(partition) };
+    Ok((place, joined.takeover))
 }
 
 fn epoch(number: u64) -> Result<Epoch, InvalidField> {
@@ -99,11 +111,14 @@ mod tests {
 
     fn joined() -> Keyspaces {
         let orders = KeyspaceName::new("orders").unwrap();
-        Keyspaces::from([("orders".to_owned(), (orders, Takeover::Fence))])
+        let (takeover, partitions) = (Takeover::Fence, PartitionCount::new(18).unwrap());
+        Keyspaces::from([("orders".to_owned(), Joined { name: orders, takeover, partitions })])
     }
 
     fn held(keyspace: &str, epoch: u64) -> v1::Held {
-        v1::Held { keyspace: keyspace.to_owned(), partition: 17, epoch, ready: false, draining: true }
+        let keyspace = keyspace.to_owned();
+        let ancestors = vec![v1::Ancestor { partition: 5, epoch: 3 }];
+        v1::Held { keyspace, partition: 17, epoch, ready: false, draining: true, divisor: 24, ancestors }
     }
 
     #[test]
@@ -118,6 +133,9 @@ mod tests {
         assert_eq!((picture.revision.get(), picture.complete, picture.more), (9, true, false));
         assert_eq!(picture.held[0].key.to_string(), "orders/17");
         assert!(picture.held[0].draining && picture.held[0].takeover == Takeover::Fence);
+        let lineage = &picture.held[0].lineage;
+        assert_eq!(lineage.of.map(PartitionCount::get), Some(24));
+        assert_eq!((lineage.ancestors[0].parent.get(), lineage.ancestors[0].epoch.get()), (5, 3));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod placing;
 mod presence;
 mod receive;
 mod release;
+mod splitting;
 mod survey;
 mod timers;
 
@@ -197,9 +198,13 @@ impl Leadership {
         let grants = self.placing.grants(now, state, outlook, &self.loads, &mut self.budget);
         entries.extend(pack(endings.list, grants));
         // Under the brake nothing moves that has an owner: what moves is what was lost.
-        if self.placing.brake_with(now, state, expiring.len()).is_none() {
-            let (absent, budget) = (&self.absent, &mut self.budget);
+        let calm = self.placing.brake_with(now, state, expiring.len()).is_none();
+        let (absent, budget) = (&self.absent, &mut self.budget);
+        if calm {
             entries.extend(self.approved.due(now, state, absent, budget));
+        }
+        entries.extend(splitting::due(now, state, absent, calm, budget));
+        if calm {
             entries.extend(self.placing.moves(now, state, absent, &self.loads, budget));
         }
         self.budget.look_ends();

@@ -2,12 +2,15 @@
 
 use super::loads::Weights;
 use super::receive::{Unfit, receive};
+use super::splitting;
 use crate::ids::{EpochFloor, KeyspaceId, PartitionKey, SessionId, WorkerId};
 use crate::mutant;
 use crate::placement::{
     Candidate, Newly, Pin, Rules, Spot, Standing, Vacancy, WorkerIx, WorkerStanding, ZoneIx, unmet,
 };
-use crate::state::{CoolingWhy, Drain, Keyspace, Partition, PartitionSettings, Phase, Session, State};
+use crate::state::{
+    CoolingWhy, Drain, GrantReason, Keyspace, Partition, PartitionSettings, Phase, Session, State,
+};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,6 +122,7 @@ impl<'a> Picture<'a> {
             pinned_elsewhere || self.candidates[by.get()].standing.gives_up()
         };
 
+        let splitting = splitting::ownerless(keyspace, self.floor, self.repairs_only);
         let mut handed_on = Vec::new();
         let mut spot = |(key, partition): (PartitionKey, &Partition)| {
             let gone = |owner: &SessionId| outlook.expiring.contains(owner) || outlook.freed.contains(&key);
@@ -128,6 +132,11 @@ impl<'a> Picture<'a> {
             let vacant = Spot::vacant(why_vacant(partition, partition.owner().is_some()));
             let spot = match partition.phase() {
                 Phase::Vacant if spent => Spot::HELD,
+                // It is granted when it is split, which is at this look.
+                Phase::Vacant | Phase::Cooling(_) if splitting.contains(&key.partition.get()) => Spot::HELD,
+                Phase::Draining(drain) if gone(&drain.session) && drain.why == GrantReason::Split => {
+                    Spot::HELD
+                }
                 Phase::Vacant => vacant,
                 Phase::Cooling(_) if outlook.freed.contains(&key) && !spent => vacant,
                 Phase::Cooling(_) => Spot::HELD,
@@ -192,7 +201,7 @@ pub(super) fn contains_vacant(spots: &[Spot]) -> bool {
 ///
 /// One that is suspected, without a connection or about to leave comes first: nobody can tell whether it would let go of
 /// anything.
-fn standing(
+pub(super) fn standing(
     state: &State,
     keyspace: &Keyspace,
     session: &Session,

@@ -174,7 +174,7 @@ impl Placing {
                 self.vacant.add(*keyspace, now);
                 self.unbalanced.add(*keyspace, now);
             }
-            Event::Suspected(_) | Event::PlanChanged(_) => {}
+            Event::Suspected(_) | Event::PlanChanged(_) | Event::Split(_) => {}
             Event::Cleared(_) => self.somebody_is_back(),
         }
     }
@@ -455,10 +455,13 @@ impl Placing {
     ) -> Result<(Vec<PlannedMove>, (Ring, PartitionKeys)), PlanError> {
         let keyspace = picture.keyspace;
         let (ring, keys) = match cached {
-            Some((ring, keys)) if ring.is_of(&picture.candidates) => (ring, keys),
-            Some((_, keys)) => (Ring::new(&picture.candidates)?, keys),
-            None => (Ring::new(&picture.candidates)?, PartitionKeys::new(keyspace.name(), keyspace.count())),
+            Some((ring, keys)) if ring.is_of(&picture.candidates) => (ring, Some(keys)),
+            Some((_, keys)) => (Ring::new(&picture.candidates)?, Some(keys)),
+            None => (Ring::new(&picture.candidates)?, None),
         };
+        // A split has made them more.
+        let keys = keys.filter(|keys| keys.are_of(keyspace.name(), spots.len()));
+        let keys = keys.unwrap_or_else(|| PartitionKeys::new(keyspace.name(), keyspace.count()));
         let view = View::new(keyspace.name(), &picture.candidates, spots).with_ring(&ring).with_keys(&keys);
         let view = view.with_rules(picture.rules(weights));
         let moves = match &weights.loads {
@@ -543,6 +546,7 @@ impl Grants<'_> {
         self.budget.granted(keyspace, key, self.now);
         let failed = |last: SessionId| self.freed.contains(&key) || self.expired.contains(&last);
         let why = match partition.history().last() {
+            None if partition.born().is_some() => GrantReason::Split,
             None => GrantReason::First,
             Some(_) if is_held(partition) => GrantReason::Returned,
             Some(last) if failed(last.session) => GrantReason::Failover,

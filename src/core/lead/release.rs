@@ -1,13 +1,15 @@
 //! Release and grant in one entry: the owner of a planned move gives the partition back, and the next one gets it.
 
-use super::receive::receive_in_flight;
+use super::receive::{Unfit, receive_in_flight};
+use super::splitting;
 use crate::ids::{Epoch, PartitionKey, SessionId};
-use crate::state::{Command, Phase, Released, State};
+use crate::state::{Command, GrantReason, Keyspace, Phase, Released, Session, State};
 use std::collections::BTreeSet;
 
-/// The commands for a release: with the grant that completes a planned move, when its target lives and is not `absent`.
+/// The commands for a release: with the grant that completes a planned move, when its target lives and is not `absent`;
+/// and with the split before it, when it is the partition's turn.
 ///
-/// The grant may be refused together with the release when the state has moved on between this look and the entry. The
+/// What follows may be refused together with the release when the state has moved on between this look and the entry. The
 /// release alone is then what to propose: it must count whatever became of the target.
 pub fn release(
     state: &State,
@@ -16,17 +18,27 @@ pub fn release(
     session: SessionId,
     how: Released,
     absent: &BTreeSet<SessionId>,
-) -> (Command, Option<Command>) {
-    let grant = match state.partition(partition).map(|p| (p.epoch(), p.phase())) {
+) -> (Command, Vec<Command>) {
+    let follows = match state.partition(partition).map(|p| (p.epoch(), p.phase())) {
         Some((Some(current), Phase::Draining(drain)))
             if current == epoch && drain.session == session && !matches!(how, Released::Failed(_)) =>
         {
             let target = state.session_of(&drain.to).zip(state.keyspace(partition.keyspace));
-            target.filter(|(to, keyspace)| receive_in_flight(state, keyspace, to, absent).is_ok()).map(
-                |(to, _)| Command::Grant { partition, replaces: Some(epoch), to: to.id(), why: drain.why },
-            )
+            // One that is cordoned gets nothing, and keeps what it has: both halves of it.
+            let keeps = |to: &Session| drain.why == GrantReason::Split && to.id() == session;
+            let fits =
+                |(to, keyspace): &(&Session, &Keyspace)| match receive_in_flight(state, keyspace, to, absent)
+                {
+                    Err(Unfit::Cordoned) => keeps(to),
+                    answer => answer.is_ok(),
+                };
+            target.filter(fits).map_or_else(Vec::new, |(to, _)| {
+                let (to, why) = (to.id(), drain.why);
+                splitting::at_release(state, partition, to, why)
+                    .unwrap_or_else(|| vec![Command::Grant { partition, replaces: Some(epoch), to, why }])
+            })
         }
-        _ => None,
+        _ => Vec::new(),
     };
-    (Command::Release { partition, epoch, session, how }, grant)
+    (Command::Release { partition, epoch, session, how }, follows)
 }

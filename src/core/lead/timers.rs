@@ -59,9 +59,11 @@ impl Timers {
             }
             (Some(Phase::Cooling(cooling)), Some(epoch)) => {
                 self.forget_drain(key);
-                if self.cooling.get(&key).is_none_or(|(running, _)| *running != epoch) {
-                    self.cooling.insert(key, (epoch, cool_until(cooling, now, lessor)));
-                }
+                // A split mints an epoch while the partition cools, and the same cooling goes on.
+                let granted = partition.and_then(|p| p.history().last()).map(|last| last.epoch);
+                let running = self.cooling.get(&key).filter(|(running, _)| Some(*running) >= granted);
+                let until = running.map_or_else(|| cool_until(cooling, now, lessor), |(_, until)| *until);
+                self.cooling.insert(key, (epoch, until));
             }
             _ => {
                 self.forget_drain(key);

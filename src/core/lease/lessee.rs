@@ -28,7 +28,7 @@ mod timing;
 #[cfg(test)]
 mod tests;
 
-pub use message::{Acknowledgement, Assignment, DrainLeft, Event, Gone, Held, Loss};
+pub use message::{Acknowledgement, Assignment, DrainLeft, Event, Gone, Held, Lineage, Loss};
 pub use timing::{CONNECTION_GRACE, DRIFT_PERCENT, MARGIN, RENEWALS_PER_TTL, Timing, TtlTooShort};
 
 use crate::ids::{Epoch, LogIndex};
@@ -362,7 +362,7 @@ impl<K: Clone + Ord> Lessee<K> {
     }
 
     fn believe(&mut self, held: Held<K>) {
-        let Held { key, epoch, draining, takeover } = held;
+        let Held { key, epoch, draining, takeover, lineage } = held;
         match self.places.get_mut(&key) {
             Some(place) if epoch < place.mark => return,
             Some(place) if epoch == place.mark => {
@@ -374,7 +374,7 @@ impl<K: Clone + Ord> Lessee<K> {
                 self.lose(&key, Loss::Taken);
                 let tenure = Some(Tenure { takeover, revoked: false, bound: None });
                 self.places.insert(key.clone(), Place { mark: epoch, tenure });
-                self.events.push_back(Event::Granted { key: key.clone(), epoch, takeover });
+                self.events.push_back(Event::Granted { key: key.clone(), epoch, takeover, lineage });
             }
         }
         if draining {

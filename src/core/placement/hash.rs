@@ -17,7 +17,8 @@ pub const MAX_PARTITIONS: u32 = 1_000_000;
 /// send keys to the wrong owners.
 pub const PARTITIONER: &str = "siphash-2-4-zero-key/mod";
 
-/// How many partitions a keyspace has: 1 to [`MAX_PARTITIONS`]. It is fixed for the keyspace's life.
+/// How many partitions a keyspace has: 1 to [`MAX_PARTITIONS`]. It changes by splitting all of them in two, and in no
+/// other way: see [`Partitioner`](super::Partitioner).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionCount(NonZeroU32);
 
@@ -63,7 +64,7 @@ pub struct PartitionCountError {
     pub number: u32,
 }
 
-/// The partition to which a key belongs.
+/// The partition to which a key belongs in a keyspace of which no partition is being split.
 #[inline]
 pub fn partition_of(key: &[u8], count: PartitionCount) -> PartitionId {
     // The remainder is below the count, so it fits.

@@ -22,7 +22,7 @@ impl PartitionKeys {
     }
 
     /// Whether these are the keys of that keyspace with that many partitions.
-    pub(super) fn are_of(&self, keyspace: &KeyspaceName, count: usize) -> bool {
+    pub fn are_of(&self, keyspace: &KeyspaceName, count: usize) -> bool {
         self.keyspace == *keyspace && self.keys.len() == count
     }
 

@@ -17,6 +17,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `hash` | key to partition, fixed for every language |
+//! | `partitioner` | the same while the number of partitions doubles |
 //! | `weight` | a worker's weight |
 //! | `labels` | which workers may own a keyspace's partitions at all |
 //! | `ring` | the workers' points on the ring of hashes |
@@ -46,6 +47,7 @@ mod hash;
 mod keys;
 mod labels;
 mod obstacles;
+mod partitioner;
 mod plan;
 mod quota;
 mod reason;
@@ -69,6 +71,7 @@ pub use hash::{MAX_PARTITIONS, PARTITIONER, PartitionCount, PartitionCountError,
 pub use keys::PartitionKeys;
 pub use labels::{Constraint, Label, LabelError, unmet};
 pub use obstacles::{Kept, Overfull, PinObstacle, Takers, UnmetPin, Unplaced};
+pub use partitioner::{Partitioner, PartitionerError, Share};
 pub use plan::{Plan, PlannedMove, plan};
 pub use reason::Reason;
 pub use ring::Ring;

@@ -143,5 +143,6 @@ fn name(why: GrantReason) -> &'static str {
         GrantReason::Label => "label",
         GrantReason::Plan => "plan",
         GrantReason::Returned => "returned",
+        GrantReason::Split => "split",
     }
 }

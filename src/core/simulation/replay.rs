@@ -345,6 +345,7 @@ impl Simulation {
             labels,
             keyspaces: BTreeSet::from([self.keyspace]),
             replaces: self.state.session_of(worker).map(Session::id),
+            splits: false,
         };
         self.apply(vec![Command::Join(Box::new(join))])?;
         if let Some(session) = self.state.session_of(worker).map(Session::id) {

@@ -145,6 +145,9 @@ impl Change<'_> {
             Command::SkipPlanned { plan, partition, why } => Ok(self.skip_planned(*plan, *partition, *why)),
             Command::CancelPlan { plan } => self.cancel_plan(*plan),
             Command::Evict { session } => Ok(self.evict(*session)),
+            Command::StartSplit { keyspace, from } => self.start_split(*keyspace, *from),
+            Command::CancelSplit { keyspace } => self.cancel_split(*keyspace),
+            Command::Split { partition, epoch } => self.split(*partition, *epoch),
         }
     }
 

@@ -47,7 +47,7 @@ pub enum Command {
     CreateKeyspace {
         /// Its name.
         keyspace: KeyspaceName,
-        /// How many partitions, for life.
+        /// How many partitions.
         partitions: PartitionCount,
         /// How it is run.
         policy: Policy,
@@ -249,6 +249,25 @@ pub enum Command {
         /// The session.
         session: SessionId,
     },
+    /// Begins to split every partition of a keyspace in two.
+    StartSplit {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// How many partitions it has. Refused when it has another number.
+        from: PartitionCount,
+    },
+    /// Takes the beginning of a split back. Refused when a partition is split already.
+    CancelSplit {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+    },
+    /// Splits the keyspace's next partition, which nobody owns. Mints an epoch of it that is granted to nobody.
+    Split {
+        /// The partition.
+        partition: PartitionKey,
+        /// Its last epoch, `None` when it never had one. Refused when it has moved on.
+        epoch: Option<Epoch>,
+    },
 }
 
 /// What a worker says of itself when it joins, and what the leader decided about an earlier session of its name.
@@ -270,6 +289,9 @@ pub struct Join {
     pub keyspaces: BTreeSet<KeyspaceId>,
     /// The session this join may end: the leader found it old enough, or was shown its secret.
     pub replaces: Option<SessionId>,
+    /// It can own partitions that are split: it raises the fences of those that they come from, and asks of each key
+    /// whether it is its partition's.
+    pub splits: bool,
 }
 
 /// The secret's hash and the nonce stay out of logs: who knows a nonce may take the session over.

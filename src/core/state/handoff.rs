@@ -33,7 +33,7 @@ pub(super) enum Freed {
 }
 
 impl Change<'_> {
-    fn find(&self, key: PartitionKey) -> Result<&Partition, Refused> {
+    pub(super) fn find(&self, key: PartitionKey) -> Result<&Partition, Refused> {
         self.state.partition(key).ok_or(Refused::NoSuchPartition(key))
     }
 
@@ -50,7 +50,7 @@ impl Change<'_> {
     }
 
     /// Changes a partition: notes what it was, marks the map as changed, and tells whoever watches.
-    fn change(&mut self, key: PartitionKey, f: impl FnOnce(&mut Partition)) {
+    pub(super) fn change(&mut self, key: PartitionKey, f: impl FnOnce(&mut Partition)) {
         let Some(slot) = self.state.partition_mut(key) else { return };
         let old = slot.clone();
         f(slot);
@@ -96,10 +96,10 @@ impl Change<'_> {
     }
 
     /// The one place that mints an epoch: above the partition's last, the keyspace's floor and the cluster's floor.
-    fn mint(&self, key: PartitionKey, partition: &Partition) -> Result<Epoch, Refused> {
-        let keyspace = self.state.keyspaces.get(&key.keyspace).map_or(EpochFloor::NONE, |k| k.floor);
-        let floor = partition.epoch.max(keyspace).max(self.state.counters.floor);
-        floor.next().ok_or(Refused::Limit { what: "the epochs of a partition", bound: Epoch::MAX.get() })
+    pub(super) fn mint(&self, key: PartitionKey) -> Result<Epoch, Refused> {
+        self.state
+            .next_epoch(key)
+            .ok_or(Refused::Limit { what: "the epochs of a partition", bound: Epoch::MAX.get() })
     }
 
     pub(super) fn grant(
@@ -130,7 +130,7 @@ impl Change<'_> {
                 last.epoch
             }
             (_, Some(e)) if mutant!("epoch-minted-when-proposed") => EpochFloor::of(e).next().unwrap_or(e),
-            _ => self.mint(key, partition)?,
+            _ => self.mint(key)?,
         };
         let worker = session.worker.clone();
         let directive = self.moved_by.get(&key).copied().or(self.directive);

@@ -3,7 +3,7 @@
 use super::directive::PartitionSettings;
 use super::partition::Partition;
 use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, LogIndex, PartitionId};
-use crate::placement::{Constraint, PartitionCount};
+use crate::placement::{Constraint, PartitionCount, Partitioner};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -262,7 +262,10 @@ pub struct Keyspace {
     pub(crate) policy: Policy,
     /// No epoch at or below it is minted in this keyspace.
     pub(crate) floor: EpochFloor,
-    pub(crate) count: PartitionCount,
+    /// How keys are spread over the partitions; its count is their number.
+    pub(crate) partitioner: Partitioner,
+    /// Its partitions are being split, one after the other, by this directive.
+    pub(crate) split: Option<LogIndex>,
     pub(crate) partitions: Vec<Partition>,
     /// What operators set about some of them.
     pub(crate) settings: BTreeMap<PartitionId, PartitionSettings>,
@@ -295,9 +298,14 @@ impl Keyspace {
         &self.policy
     }
 
-    /// How many partitions it has, for life.
+    /// How many partitions it has.
     pub fn count(&self) -> PartitionCount {
-        self.count
+        self.partitioner.count()
+    }
+
+    /// How its keys are spread over them.
+    pub fn partitioner(&self) -> Partitioner {
+        self.partitioner
     }
 
     /// Its partitions, by number.

@@ -1,5 +1,6 @@
 //! Commands about keyspaces: create, update, delete.
 
+use super::State;
 use super::apply::Change;
 use super::keyspace::{
     DELETED_LEN, Deleted, Keyspace, MAX_KEYSPACES, MAX_TOTAL_PARTITIONS, Policy, PolicyChange, Takeover,
@@ -9,9 +10,21 @@ use super::partition::{CoolingWhy, Partition, Phase};
 use super::undo::Undo;
 use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, PartitionId, PartitionKey};
 use crate::mutant;
-use crate::placement::PartitionCount;
+use crate::placement::{PartitionCount, Partitioner};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+impl State {
+    /// What a split that is under way will add counts already, so that it is never stopped by the bound.
+    pub(super) fn room_for_partitions(&self, more: u32) -> Result<(), Refused> {
+        let have: u64 = self.keyspaces.values().map(Keyspace::reserved).sum();
+        if have + u64::from(more) > MAX_TOTAL_PARTITIONS {
+            let what = "the number of partitions of all keyspaces";
+            return Err(Refused::Limit { what, bound: MAX_TOTAL_PARTITIONS });
+        }
+        Ok(())
+    }
+}
 
 impl Change<'_> {
     pub(super) fn create_keyspace(
@@ -38,7 +51,8 @@ impl Change<'_> {
             name: name.clone(),
             policy: policy.clone(),
             floor,
-            count,
+            partitioner: Partitioner::whole(count),
+            split: None,
             partitions,
             settings: BTreeMap::new(),
             frozen: None,
@@ -68,12 +82,7 @@ impl Change<'_> {
         if self.state.keyspaces.len() >= MAX_KEYSPACES {
             return Err(Refused::Limit { what: "the number of keyspaces", bound: MAX_KEYSPACES as u64 });
         }
-        let have: u64 = self.state.keyspaces.values().map(|k| k.partitions.len() as u64).sum();
-        if have + u64::from(partitions) > MAX_TOTAL_PARTITIONS {
-            let what = "the number of partitions of all keyspaces";
-            return Err(Refused::Limit { what, bound: MAX_TOTAL_PARTITIONS });
-        }
-        Ok(())
+        self.state.room_for_partitions(partitions)
     }
 
     /// The highest epoch of the keyspace stays behind as a floor, so that one created again under the name never

@@ -22,6 +22,7 @@ mod parts;
 mod plans;
 mod session;
 mod sessions;
+mod splits;
 mod text;
 mod undo;
 
@@ -41,7 +42,7 @@ pub use keyspace::{
 };
 pub use outcome::{Applied, Event, Outcome, Refusal, Refused};
 pub use partition::{
-    Cooling, CoolingWhy, Drain, GrantReason, HISTORY_LEN, MAX_FAILURE_BYTES, Partition, Phase, Setback,
+    Born, Cooling, CoolingWhy, Drain, GrantReason, HISTORY_LEN, MAX_FAILURE_BYTES, Partition, Phase, Setback,
     Tenure,
 };
 pub use parts::{KeyspaceParts, OperatorAnswer, PartitionParts, PartsError, SessionParts, StateParts};
@@ -54,8 +55,8 @@ pub use text::cut;
 use counters::Counters;
 
 use crate::ids::{
-    ClusterId, EpochFloor, KeyspaceId, KeyspaceName, LogIndex, NodeId, PartitionKey, Revision, SessionId,
-    WorkerId,
+    ClusterId, Epoch, EpochFloor, KeyspaceId, KeyspaceName, LogIndex, NodeId, PartitionKey, Revision,
+    SessionId, WorkerId,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -207,6 +208,13 @@ impl State {
     /// The last sessions that ended, oldest first.
     pub fn all_ended(&self) -> impl DoubleEndedIterator<Item = &Ended> {
         self.ended.iter()
+    }
+
+    /// The epoch that a grant or a split of the partition would mint now; `None` when its epochs are used up.
+    pub(crate) fn next_epoch(&self, key: PartitionKey) -> Option<Epoch> {
+        let keyspace = self.keyspaces.get(&key.keyspace)?;
+        let partition = self.partition(key)?;
+        partition.epoch.max(keyspace.floor).max(self.counters.floor).next()
     }
 
     fn partition_mut(&mut self, key: PartitionKey) -> Option<&mut Partition> {

@@ -187,6 +187,50 @@ pub enum Refused {
     /// A planned move of something that is frozen.
     #[error("{0:?} is frozen: no planned move begins there; unfreeze it first")]
     Frozen(Subject),
+    /// The keyspace's partitions are being split already.
+    #[error("the partitions of keyspace {0} are being split already")]
+    SplitUnderWay(KeyspaceId),
+    /// The keyspace's partitions are not being split.
+    #[error("the partitions of keyspace {0} are not being split")]
+    NotSplitting(KeyspaceId),
+    /// A partition is split already, and what was split is not put together again.
+    #[error(
+        "keyspace {keyspace} has {born} new partitions already: a split that has begun is finished, never undone"
+    )]
+    SplitBegun {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// How many partitions were born.
+        born: u32,
+    },
+    /// The keyspace has another number of partitions than the one that was to be doubled.
+    #[error("keyspace {keyspace} has {count} partitions, not {named}")]
+    OtherCount {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The number named.
+        named: u32,
+        /// The number it has.
+        count: u32,
+    },
+    /// Another partition is split first.
+    #[error("partition {partition} is not the next one to be split; that is {next}")]
+    NotNextToSplit {
+        /// The partition named.
+        partition: PartitionKey,
+        /// The one that is split next.
+        next: PartitionKey,
+    },
+    /// A worker that cannot own split partitions, in a keyspace that has them or will.
+    #[error(
+        "worker {worker} did not say when it joined that it can own split partitions, as those of {keyspace} are"
+    )]
+    CannotSplit {
+        /// The worker.
+        worker: WorkerId,
+        /// The keyspace.
+        keyspace: KeyspaceId,
+    },
     /// A suspicion is one or two thirds.
     #[error("a session is suspected for 1 or 2 thirds of its ttl, not {0}")]
     Thirds(u8),
@@ -206,6 +250,8 @@ pub enum Event {
     },
     /// A keyspace was created or its policy changed.
     Keyspace(KeyspaceId),
+    /// A split of a keyspace began, was taken back, or went on by a partition.
+    Split(KeyspaceId),
     /// A keyspace was deleted.
     KeyspaceDeleted(KeyspaceId, KeyspaceName),
     /// A session was opened.

@@ -1,6 +1,6 @@
 //! One partition: its epoch, its phase, its last owners.
 
-use crate::ids::{Epoch, EpochFloor, LogIndex, MoveId, SessionId, WorkerId};
+use crate::ids::{Epoch, EpochFloor, LogIndex, MoveId, PartitionId, SessionId, WorkerId};
 use std::time::Duration;
 
 /// How many of a partition's last owners are remembered.
@@ -11,12 +11,27 @@ pub const MAX_FAILURE_BYTES: usize = 256;
 /// One partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Partition {
-    /// The last epoch granted.
+    /// The last epoch minted: that of the last grant, or of the split since.
     pub(crate) epoch: EpochFloor,
     pub(crate) phase: Phase,
     /// The last owners, oldest first, at most [`HISTORY_LEN`].
     pub(crate) history: Vec<Tenure>,
     pub(crate) setback: Option<Box<Setback>>,
+    /// The partition that it was split from.
+    pub(crate) born: Option<Born>,
+}
+
+/// Where a partition comes from that was not there when its keyspace was created.
+///
+/// An owner of the parent from before the split may still write the child's keys, under the parent's scope. So the
+/// split mints an epoch of the parent that is granted to nobody, and every owner of the child raises the parent's fence
+/// to it. The child's own epochs begin above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Born {
+    /// The partition that it was split from.
+    pub parent: PartitionId,
+    /// The epoch of the parent that the split minted.
+    pub epoch: Epoch,
 }
 
 /// Where a partition is in its handoff.
@@ -130,6 +145,8 @@ pub enum GrantReason {
     Plan,
     /// Its owner was restarted and has come back.
     Returned,
+    /// It was split from another partition, or another was split from it.
+    Split,
 }
 
 /// Owner tasks that ended when they should not have.
@@ -159,17 +176,32 @@ impl Setback {
 
 impl Partition {
     pub(crate) fn new() -> Partition {
-        Partition { epoch: EpochFloor::NONE, phase: Phase::Vacant, history: Vec::new(), setback: None }
+        let (epoch, phase) = (EpochFloor::NONE, Phase::Vacant);
+        Partition { epoch, phase, history: Vec::new(), setback: None, born: None }
+    }
+
+    /// The child of a partition that nobody owns. Whom that one waits for may also believe to own the child's keys, so it
+    /// waits as long; a back-off, or a worker that is awaited, is the parent's own affair.
+    pub(crate) fn split_from(parent: PartitionId, epoch: Epoch, phase: &Phase) -> Partition {
+        let phase = match phase {
+            Phase::Cooling(cooling) if matches!(cooling.why, CoolingWhy::Lease | CoolingWhy::LockDelay) => {
+                Phase::Cooling(*cooling)
+            }
+            _ => Phase::Vacant,
+        };
+        let born = Some(Born { parent, epoch });
+        Partition { epoch: EpochFloor::of(epoch), phase, history: Vec::new(), setback: None, born }
     }
 
     /// A partition of a keyspace whose name was used before: owners of the earlier one may still believe, for as long as
     /// their lease. It stands at the epoch that the earlier one left behind.
     pub(crate) fn after_deleted(floor: EpochFloor, lease: Duration) -> Partition {
         let cooling = Cooling { lease_of: None, then: lease, why: CoolingWhy::Lease };
-        Partition { epoch: floor, phase: Phase::Cooling(cooling), history: Vec::new(), setback: None }
+        let phase = Phase::Cooling(cooling);
+        Partition { epoch: floor, phase, history: Vec::new(), setback: None, born: None }
     }
 
-    /// The last epoch granted, `None` when it never was.
+    /// The last epoch minted for it, `None` when none was: that of its last grant, or of a split since.
     pub fn epoch(&self) -> Option<Epoch> {
         self.epoch.epoch()
     }
@@ -187,6 +219,11 @@ impl Partition {
     /// Owner tasks that ended when they should not have.
     pub fn setback(&self) -> Option<&Setback> {
         self.setback.as_deref()
+    }
+
+    /// Where it comes from, when it was split from another.
+    pub fn born(&self) -> Option<Born> {
+        self.born
     }
 
     /// Who owns it, draining or not.

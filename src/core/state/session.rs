@@ -34,6 +34,7 @@ pub struct Session {
     pub(crate) joined: LogIndex,
     pub(crate) joined_unix_ms: u64,
     pub(crate) answers: SessionAnswers,
+    pub(crate) splits: bool,
 }
 
 /// The nonce and the secret's hash stay out of logs.
@@ -133,6 +134,11 @@ impl Session {
     /// It takes no more grants: its worker is about to leave.
     pub fn withdrawn(&self) -> bool {
         self.withdrawn
+    }
+
+    /// It can own partitions that are split; see [`Join::splits`](super::Join::splits).
+    pub fn splits(&self) -> bool {
+        self.splits
     }
 
     /// How long it has been silent, as far as the log says.

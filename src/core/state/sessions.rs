@@ -34,6 +34,9 @@ impl Change<'_> {
         let mut ttl = None;
         for id in &join.keyspaces {
             let keyspace = self.state.keyspaces.get(id).ok_or(Refused::NoSuchKeyspace(*id))?;
+            if keyspace.needs_splits() && !join.splits && !mutant!("old-client-joins-a-split") {
+                return Err(Refused::CannotSplit { worker: join.worker.clone(), keyspace: *id });
+            }
             ttl = ttl.min(Some(keyspace.policy.ttl())).or(Some(keyspace.policy.ttl()));
         }
         let ttl = ttl.ok_or(Refused::NoKeyspaces)?;
@@ -70,6 +73,7 @@ impl Change<'_> {
                 joined: self.index,
                 joined_unix_ms: self.unix_ms,
                 answers: SessionAnswers::default(),
+                splits: join.splits,
             },
         );
         self.journal.push(Undo::Joined(id));

@@ -11,6 +11,7 @@ use super::partition::Partition;
 use super::plans::{ApprovedPlan, PlanStage};
 use super::session::{Ended, Session, Suspicion};
 use crate::ids::{KeyspaceId, LogIndex, NodeId, PartitionKey, SessionId, WorkerId};
+use crate::placement::Partitioner;
 use std::collections::VecDeque;
 
 /// The inverse of one change.
@@ -23,6 +24,10 @@ pub(super) enum Undo {
     /// What was remembered of deleted keyspaces. Few are, and fewer change it, so it is kept whole.
     Deleted(VecDeque<Deleted>),
     Policy(KeyspaceId, Policy),
+    /// A split began, ended or went on.
+    Split(KeyspaceId, Partitioner, Option<LogIndex>),
+    /// The last partition of a keyspace was born.
+    Born(KeyspaceId),
     Joined(SessionId),
     /// The session, and what fell out of the memory of ended ones to make room.
     Ended(Box<Session>, Option<Ended>),
@@ -68,6 +73,16 @@ impl State {
                 Undo::Policy(id, before) => {
                     if let Some(keyspace) = self.keyspaces.get_mut(&id) {
                         keyspace.policy = before;
+                    }
+                }
+                Undo::Split(id, partitioner, split) => {
+                    if let Some(keyspace) = self.keyspaces.get_mut(&id) {
+                        (keyspace.partitioner, keyspace.split) = (partitioner, split);
+                    }
+                }
+                Undo::Born(id) => {
+                    if let Some(keyspace) = self.keyspaces.get_mut(&id) {
+                        keyspace.partitions.pop();
                     }
                 }
                 Undo::Joined(id) => {

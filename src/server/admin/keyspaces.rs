@@ -49,7 +49,7 @@ pub(super) async fn create(
     let partitions = partition_count("partitions", request.partitions)?;
     let policy = Policy::default().with(&change(request.policy)?).map_err(Failure::invalid)?;
     shortest.check(&policy)?;
-    let asked = Keyspace { name: name.clone(), partitions, policy: policy.clone() };
+    let asked = Keyspace { name: name.clone(), partitions, split_from: None, policy: policy.clone() };
     let create = Command::CreateKeyspace { keyspace: name, partitions, policy };
     let answer = run_one(context, id, |_| Ok(Some(create.clone()))).await?;
     if matches!(answer, Answer::Now { .. }) {

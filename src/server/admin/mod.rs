@@ -7,6 +7,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `keyspaces` | create, update, delete, list |
+//! | `splits` | every partition of a keyspace in two |
 //! | `workers` | the workers, in pieces |
 //! | `partitions` | the partitions, in pieces, and one with its history |
 //! | `moves` | planned moves, and the end of a cooling |
@@ -19,6 +20,7 @@ mod keyspaces;
 pub(crate) mod moves;
 pub(crate) mod partitions;
 pub(crate) mod request;
+mod splits;
 mod workers;
 
 #[cfg(test)]
@@ -97,6 +99,14 @@ impl AdminService for Admin {
     ) -> Result<Response<v1::DeleteKeyspaceResponse>, Status> {
         keyspaces::delete(self.context()?, request.into_inner()).await?;
         Ok(Response::new(v1::DeleteKeyspaceResponse {}))
+    }
+
+    async fn split_keyspace(
+        &self,
+        request: Request<v1::SplitKeyspaceRequest>,
+    ) -> Result<Response<v1::SplitKeyspaceResponse>, Status> {
+        let keyspace = splits::split(self.context()?, request.into_inner()).await?;
+        Ok(Response::new(v1::SplitKeyspaceResponse { keyspace: Some(keyspace) }))
     }
 
     async fn list_keyspaces(

@@ -36,8 +36,9 @@ struct Look {
     deleted: Vec<KeyspaceName>,
     /// Keyspaces to announce.
     keyspaces: BTreeSet<KeyspaceId>,
-    /// Keyspaces to send in full, each from this partition on.
-    full: BTreeMap<KeyspaceId, u32>,
+    /// Keyspaces to send in full, each from this partition on and up to that one. What is split off later comes with the
+    /// next look, which says first that there are more.
+    full: BTreeMap<KeyspaceId, (u32, u32)>,
     /// Single partitions to send.
     partitions: BTreeSet<PartitionKey>,
 }
@@ -56,6 +57,12 @@ impl Cursor {
     /// The keyspaces named that do not exist.
     pub(super) fn absent<'a>(&'a self, local: &Local) -> Option<&'a KeyspaceName> {
         self.filter.iter().flatten().find(|name| local.state.keyspace_named(name).is_none())
+    }
+
+    /// A keyspace it watches of which some partitions are split and some are not.
+    pub(super) fn midway<'a>(&self, local: &'a Local) -> Option<&'a KeyspaceName> {
+        let mut watched = local.state.keyspaces().filter(|keyspace| self.watches(keyspace.name()));
+        watched.find(|keyspace| keyspace.partitioner().is_midway()).map(Keyspace::name)
     }
 
     /// The next response; `None` when the reader has all there is.
@@ -117,7 +124,7 @@ impl Cursor {
         Look {
             revision: local.state.revision().get(),
             reset: true,
-            full: ids.iter().map(|id| (*id, 0)).collect(),
+            full: ids.iter().map(|id| (*id, (0, count(local, *id)))).collect(),
             keyspaces: ids,
             ..Look::default()
         }
@@ -137,8 +144,13 @@ impl Cursor {
                     look.keyspaces.insert(*id);
                     // Created, or not known to this reader: partitions that nobody ever owned make no events.
                     if self.complete.insert(*id) {
-                        look.full.insert(*id, 0);
+                        look.full.insert(*id, (0, count(local, *id)));
                     }
+                }
+            }
+            Event::Split(id) => {
+                if local.state.keyspace(*id).is_some_and(|k| self.watches(k.name())) {
+                    look.keyspaces.insert(*id);
                 }
             }
             Event::KeyspaceDeleted(id, name) => {
@@ -177,11 +189,12 @@ impl Cursor {
             }
         }
         while let Some(mut entry) = look.full.first_entry() {
-            let (id, number) = (*entry.key(), *entry.get());
+            let (id, (number, end)) = (*entry.key(), *entry.get());
             let key = PartitionKey { keyspace: id, partition: PartitionId::new(number) };
-            match MapEntry::read(&local.state, key).map(v1::MapEntry::from) {
+            let there = MapEntry::read(&local.state, key).filter(|_| number < end);
+            match there.map(v1::MapEntry::from) {
                 Some(message) => {
-                    *entry.get_mut() = number.saturating_add(1);
+                    entry.get_mut().0 = number.saturating_add(1);
                     look.partitions.remove(&key);
                     room.take(message.encoded_len());
                     piece.partitions.push(message);
@@ -204,6 +217,11 @@ impl Cursor {
             }
         }
     }
+}
+
+/// How many partitions a keyspace has now.
+fn count(local: &Local, id: KeyspaceId) -> u32 {
+    local.state.keyspace(id).map_or(0, |keyspace| keyspace.count().get())
 }
 
 impl Look {

@@ -25,7 +25,6 @@ use ringfence_api::v1;
 use ringfence_api::v1::lookup_request::Target;
 use ringfence_api::v1::map_service_server::MapService;
 use ringfence_core::ids::{KeyspaceName, PartitionId, PartitionKey};
-use ringfence_core::placement::partition_of;
 use ringfence_core::state::Keyspace;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -55,7 +54,7 @@ impl Map {
         let local = self.context.replica.lock();
         let keyspace = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?;
         let number = match target {
-            Target::Key(key) => partition_of(&key, keyspace.count()),
+            Target::Key(key) => keyspace.partitioner().partition_of(&key),
             Target::Partition(number) => PartitionId::new(number),
         };
         let key = PartitionKey { keyspace: keyspace.id(), partition: number };

@@ -59,6 +59,7 @@ impl Fed {
             labels: BTreeMap::new(),
             keyspaces: BTreeSet::from([key.keyspace]),
             replaces: None,
+            splits: true,
         };
         let Outcome::Joined(to) = self.apply(Command::Join(Box::new(join))) else { panic!("not joined") };
         let replaces = self.replica.lock().state.partition(key).unwrap().epoch();

@@ -31,6 +31,8 @@ struct Reader {
     cursor: Cursor,
     contact: Contact,
     applied: watch::Receiver<LogIndex>,
+    /// It knows how keys are spread while partitions are split.
+    splits: bool,
 }
 
 /// Opens the stream, when this node knows as much as the reader.
@@ -45,7 +47,8 @@ pub(super) async fn watch(map: Map, request: v1::WatchRequest) -> Result<Watchin
     let filter = (!names.is_empty()).then_some(names);
     let applied = map.context.replica.applied();
     let contact = map.contact.clone();
-    let mut reader = Reader { map, contact, cursor: Cursor::new(filter.clone()), applied };
+    let cursor = Cursor::new(filter.clone());
+    let mut reader = Reader { map, contact, cursor, applied, splits: request.splits };
     reader.in_touch()?;
     if reader.catch_up(&request).await? {
         reader.cursor = Cursor::resume(filter, Revision::new(request.revision));
@@ -127,8 +130,14 @@ impl Reader {
         loop {
             self.in_touch()?;
             self.applied.mark_unchanged();
-            if let Some(response) = self.cursor.next(&self.map.context.replica.lock()) {
-                return Ok(response);
+            {
+                let local = self.map.context.replica.lock();
+                if let Some(keyspace) = self.cursor.midway(&local).filter(|_| !self.splits) {
+                    return Err(Failure::split_unknown(keyspace));
+                }
+                if let Some(response) = self.cursor.next(&local) {
+                    return Ok(response);
+                }
             }
             tokio::select! {
                 () = self.map.stop.cancelled() => {}

@@ -1,10 +1,11 @@
 //! What a session holds, as one stream has been told: a complete picture first, changes after it.
 
 use crate::replica::Local;
+use ringfence_api::convert::Held;
 use ringfence_api::v1;
 use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionKey, SessionId};
 use ringfence_core::mutant;
-use ringfence_core::state::{Event, Phase};
+use ringfence_core::state::Event;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many partitions one message names at most: a picture of any size goes in pieces well below a message's limit.
@@ -76,16 +77,9 @@ impl Told {
 }
 
 fn held_of(local: &Local, session: SessionId, key: PartitionKey) -> Option<(v1::Held, Epoch, KeyspaceName)> {
-    let partition = local.state.partition(key).filter(|partition| partition.owner() == Some(session))?;
-    let (epoch, name) = (partition.epoch()?, local.name_of(key)?.clone());
-    let message = v1::Held {
-        keyspace: name.to_string(),
-        partition: key.partition.get(),
-        epoch: epoch.get(),
-        ready: partition.ready(),
-        draining: matches!(partition.phase(), Phase::Draining(_)),
-    };
-    Some((message, epoch, name))
+    let held = Held::read(&local.state, session, key)?;
+    let (epoch, name) = (held.epoch, held.keyspace.clone());
+    Some((held.into(), epoch, name))
 }
 
 fn pieces(

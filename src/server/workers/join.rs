@@ -89,6 +89,7 @@ fn parse(request: &v1::JoinRequest) -> Result<Join, Failure> {
         labels: request.labels.clone().into_iter().collect(),
         keyspaces: BTreeSet::new(),
         replaces: None,
+        splits: request.splits,
     })
 }
 

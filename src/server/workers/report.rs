@@ -70,9 +70,9 @@ fn commands(
                 Released::Failed(cut(&failed.error, MAX_FAILURE_BYTES).to_owned())
             }
         };
-        let (command, grant) = release(&local.state, partition, epoch, session, how, &absent);
+        let (command, follows) = release(&local.state, partition, epoch, session, how, &absent);
         commands.push(command);
-        commands.extend(grant.filter(|_| with_grants));
+        commands.extend(follows.into_iter().filter(|_| with_grants));
     }
     Ok(commands)
 }

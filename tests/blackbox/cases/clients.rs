@@ -288,6 +288,7 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
         keyspaces: vec!["orders".to_owned()],
         lineage: "another".to_owned(),
         revision: u64::MAX,
+        splits: true,
     };
     let mut stream = map.watch(watch).await.unwrap().into_inner();
     let first = soon("a full picture", stream.message()).await.unwrap().unwrap();

@@ -9,6 +9,7 @@
 //! | `identity` | who may speak for a session, and who bears a name |
 //! | `drills` | drills that are cut short |
 //! | `clients` | what a coordinator says to those who ask the wrong node or ask nonsense |
+//! | `splits` | partitions that are split while workers own them |
 //! | `traffic` | many callers and many partitions, while owners and leaders change |
 
 mod clients;
@@ -18,4 +19,5 @@ mod identity;
 mod leases;
 mod loads;
 mod retries;
+mod splits;
 mod traffic;

@@ -5,4 +5,5 @@ mod demo;
 mod drills;
 mod members;
 mod nodes;
+mod splits;
 mod workers;

@@ -73,7 +73,15 @@ fn join(name: &str, nonce: u128, replaces: Option<SessionId>) -> Command {
         ]),
         keyspaces: BTreeSet::from([KeyspaceId::new(1)]),
         replaces,
+        splits: false,
     }))
+}
+
+fn join_splits(name: &str, nonce: u128, keyspace: KeyspaceId) -> Command {
+    let Command::Join(mut join) = join(name, nonce, None) else { panic!("a join") };
+    join.splits = true;
+    join.keyspaces = BTreeSet::from([keyspace]);
+    Command::Join(join)
 }
 
 fn grant(partition: u32, replaces: Option<u64>, to: u64, why: GrantReason) -> Command {
@@ -178,6 +186,12 @@ fn commands_of_format_2() -> Vec<(&'static str, Command)> {
         ("skip_planned", Command::SkipPlanned { plan, partition: key(5), why: SkipReason::TargetGone }),
         ("cancel_plan", Command::CancelPlan { plan }),
         ("evict", Command::Evict { session: session(1) }),
+        ("join_splits", join_splits("w1", 1 << 100, id)),
+        ("grant_split", grant(5, Some(41), 1, GrantReason::Split)),
+        ("start_split", Command::StartSplit { keyspace: id, from: PartitionCount::new(500_000).unwrap() }),
+        ("cancel_split", Command::CancelSplit { keyspace: id }),
+        ("split", Command::Split { partition: key(5), epoch: Some(epoch(42)) }),
+        ("split_first", Command::Split { partition: key(0), epoch: None }),
     ]
 }
 
@@ -325,5 +339,28 @@ pub(crate) fn state_of_format_2() -> State {
         direct(Subject::Keyspace(id), "freeze"),
         Command::Freeze { keyspace: Some(id), frozen: true },
     ]);
+
+    // Midway: partition 1 is not split yet, and partition 0 was granted before and not since.
+    apply(vec![create("halves", 2, Policy::default())]);
+    let halves = KeyspaceId::new(5);
+    let half = |partition| PartitionKey { keyspace: halves, partition: PartitionId::new(partition) };
+    apply(vec![join_splits("w6", 7, halves)]);
+    let to_it = |partition, replaces| Command::Grant {
+        partition: half(partition),
+        replaces,
+        to: session(7),
+        why: GrantReason::First,
+    };
+    // Above what the deleted keyspace has left behind.
+    apply(vec![to_it(0, None)]);
+    let first = epoch(2);
+    let how = Released::Revoked;
+    apply(vec![Command::Release { partition: half(0), epoch: first, session: session(7), how }]);
+    let from = PartitionCount::new(2).unwrap();
+    apply(vec![direct(Subject::Keyspace(halves), "split"), Command::StartSplit { keyspace: halves, from }]);
+    apply(vec![Command::Split { partition: half(0), epoch: Some(first) }, to_it(2, Some(epoch(3)))]);
+    apply(vec![create("begun", 1, Policy::default())]);
+    let from = PartitionCount::new(1).unwrap();
+    apply(vec![Command::StartSplit { keyspace: KeyspaceId::new(6), from }]);
     state
 }

@@ -21,7 +21,7 @@ fn keyspace() -> v1::Keyspace {
         max_moves_in_flight: 4,
         ..Default::default()
     };
-    v1::Keyspace { name: "orders".to_owned(), partitions: 64, policy: Some(policy) }
+    v1::Keyspace { name: "orders".to_owned(), partitions: 64, policy: Some(policy), ..Default::default() }
 }
 
 #[tokio::test]

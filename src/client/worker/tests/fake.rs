@@ -73,6 +73,8 @@ struct Partition {
     owned: bool,
     ready: bool,
     drain: Option<Instant>,
+    divisor: u32,
+    ancestors: Vec<v1::Ancestor>,
 }
 
 /// The coordinator: a handle to the world and to its server.
@@ -159,6 +161,15 @@ impl Fake {
         let epoch = place.epoch;
         world.push_held(partition);
         epoch
+    }
+
+    /// The same, of a partition that has the keys whose hash modulo `divisor` is its number, and comes from these.
+    pub(super) fn grant_split(&self, partition: u32, divisor: u32, ancestors: Vec<v1::Ancestor>) {
+        let mut world = self.world();
+        let place = world.partitions.entry(partition).or_default();
+        let epoch = place.epoch + 1;
+        *place = Partition { epoch, owned: true, divisor, ancestors, ..Default::default() };
+        world.push_held(partition);
     }
 
     /// Somebody else had it meanwhile, and nothing was told in between.
@@ -261,6 +272,8 @@ impl World {
             epoch: place.epoch,
             ready: place.ready,
             draining: place.drain.is_some(),
+            divisor: place.divisor,
+            ancestors: place.ancestors.clone(),
         }
     }
 
@@ -379,7 +392,12 @@ impl WorkerService for Service {
             cluster: "test".to_owned(),
             session: world.sessions,
             ttl_ms: world.ttl.as_millis() as u64,
-            keyspaces: vec![v1::Keyspace { name: "orders".to_owned(), partitions: 64, policy: Some(policy) }],
+            keyspaces: vec![v1::Keyspace {
+                name: "orders".to_owned(),
+                partitions: 64,
+                policy: Some(policy),
+                ..Default::default()
+            }],
         }))
     }
 

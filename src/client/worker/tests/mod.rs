@@ -7,6 +7,7 @@ mod drills;
 mod fake;
 mod losses;
 mod process;
+mod splits;
 mod story;
 
 use super::{Builder, Worker};

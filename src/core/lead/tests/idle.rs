@@ -39,6 +39,7 @@ impl Large {
             labels: BTreeMap::new(),
             keyspaces: [keyspace].into(),
             replaces: None,
+            splits: true,
         }))]);
     }
 

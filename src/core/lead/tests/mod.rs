@@ -13,4 +13,5 @@ mod presence;
 mod random;
 mod receive;
 mod repairs;
+mod splitting;
 mod world;

@@ -6,7 +6,7 @@ use crate::ids::{
 };
 use crate::lead::{Leadership, MAX_COMMANDS, Settings, release};
 use crate::lease::Verdict;
-use crate::lease::lessee::{Acknowledgement, Assignment, DrainLeft, Held, Lessee, Timing};
+use crate::lease::lessee::{Acknowledgement, Assignment, DrainLeft, Held, Lessee, Lineage, Timing};
 use crate::placement::{PartitionCount, Weight};
 use crate::state::{
     Applied, Command, Entry, GrantReason, Join, Outcome, Phase, Policy, PolicyChange, Released, Session,
@@ -141,6 +141,7 @@ impl World {
             labels,
             keyspaces: keyspaces.iter().copied().collect::<BTreeSet<_>>(),
             replaces: self.state.session_of(&worker).map(Session::id),
+            splits: true,
         };
         self.apply(vec![Command::Join(Box::new(join))]);
         let session = self.state.session_of(&worker).unwrap();
@@ -345,6 +346,7 @@ impl World {
             epoch: self.epoch(*key),
             draining: matches!(self.phase(*key), Phase::Draining(_)),
             takeover: self.state.keyspace(key.keyspace).unwrap().policy().takeover(),
+            lineage: Lineage::default(),
         });
         Assignment {
             revision: live.assignment(),

@@ -1,8 +1,10 @@
 //! What a lessee is told, and what it tells.
 
-use crate::ids::{Epoch, LogIndex};
-use crate::state::Takeover;
+use crate::ids::{Epoch, LogIndex, PartitionId};
+use crate::placement::PartitionCount;
+use crate::state::{Born, Keyspace, Takeover};
 use crate::time::Instant;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the session holds, as the coordinator sees it.
@@ -31,6 +33,25 @@ pub struct Held<K> {
     pub draining: bool,
     /// How its keyspace is taken over.
     pub takeover: Takeover,
+    /// Where it comes from.
+    pub lineage: Lineage,
+}
+
+/// What a grant says of a partition that was split, or may be. The lessee passes it on; it is fixed for the epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Lineage {
+    /// Its keys are those whose hash, divided by this, leaves its number. `None` when the coordinator does not say.
+    pub of: Option<PartitionCount>,
+    /// The partitions that it was split from, the nearest first, each with the epoch to which its fences are raised.
+    pub ancestors: Arc<[Born]>,
+}
+
+impl Lineage {
+    /// That of a partition as the state has it.
+    pub fn read(keyspace: &Keyspace, partition: PartitionId) -> Lineage {
+        let of = Some(keyspace.partitioner().share(partition).of);
+        Lineage { of, ancestors: keyspace.ancestors(partition).collect() }
+    }
 }
 
 /// A partition that the session holds no more.
@@ -76,6 +97,8 @@ pub enum Event<K> {
         epoch: Epoch,
         /// How its keyspace is taken over.
         takeover: Takeover,
+        /// Where it comes from.
+        lineage: Lineage,
     },
     /// The coordinator wants a partition back: stop taking work, flush, give it back.
     Revoked {

@@ -24,7 +24,8 @@ fn e(number: u64) -> Epoch {
 }
 
 fn held(key: u32, epoch: u64) -> Held<u32> {
-    Held { key, epoch: e(epoch), draining: false, takeover: Takeover::Lease }
+    let lineage = Lineage::default();
+    Held { key, epoch: e(epoch), draining: false, takeover: Takeover::Lease, lineage }
 }
 
 fn draining(key: u32, epoch: u64) -> Held<u32> {
@@ -113,7 +114,7 @@ impl Worker {
 }
 
 fn granted(key: u32, epoch: u64) -> Event<u32> {
-    Event::Granted { key, epoch: e(epoch), takeover: Takeover::Lease }
+    Event::Granted { key, epoch: e(epoch), takeover: Takeover::Lease, lineage: Lineage::default() }
 }
 
 fn revoked(key: u32, epoch: u64) -> Event<u32> {

@@ -76,6 +76,7 @@ impl Log {
             labels: BTreeMap::new(),
             keyspaces: keyspaces.iter().copied().collect::<BTreeSet<_>>(),
             replaces: self.state.session_of(&worker).map(Session::id),
+            splits: true,
         };
         self.apply(now, Command::Join(Box::new(join)));
         self.state.session_of(&worker).unwrap().id()

@@ -1,7 +1,7 @@
 //! Parts made into a state, if they can have been one.
 
-use super::{KeyspaceParts, OperatorAnswer, PartitionParts, SessionParts, StateParts};
-use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, LogIndex, PartitionKey, SessionId, WorkerId};
+use super::{KeyspaceParts, OperatorAnswer, PartitionParts, SessionParts, StateParts, splits};
+use crate::ids::{Epoch, EpochFloor, KeyspaceId, KeyspaceName, LogIndex, PartitionKey, SessionId, WorkerId};
 use crate::placement::{PartitionCount, PartitionCountError};
 use crate::state::State;
 use crate::state::answers::{OPERATOR_ANSWERS, OperatorAnswers, SESSION_ANSWERS, SessionAnswers};
@@ -93,6 +93,14 @@ pub enum PartsError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The partitions of a keyspace do not come from splitting one after the other.
+    #[error("keyspace {keyspace}: {why}")]
+    Split {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// A session contradicts itself or what is known of ended ones.
     #[error("session {session}: {why}")]
     Session {
@@ -123,6 +131,7 @@ impl State {
         let (mut sessions, workers) = check.sessions(parts.sessions)?;
         let ended = check.ended(parts.ended, &sessions)?;
         let (keyspaces, names) = check.keyspaces(parts.keyspaces, &mut sessions)?;
+        splits::sessions(&keyspaces, &sessions)?;
         let deleted = deleted(parts.deleted, &names)?;
         let answers = check.operator_answers(parts.answers, parts.answers_dropped)?;
         let directives = check.directives(parts.directives)?;
@@ -240,6 +249,7 @@ impl Check {
                 settled_below: part.settled_below,
                 kept: part.answers.into_iter().collect(),
             },
+            splits: part.splits,
         })
     }
 
@@ -267,7 +277,7 @@ impl Check {
     ) -> Result<(Keyspaces, Names), PartsError> {
         bound("the number of keyspaces", parts.len(), MAX_KEYSPACES)?;
         ascending("the keyspaces", parts.iter().map(|keyspace| keyspace.id))?;
-        let partitions: u64 = parts.iter().map(|keyspace| keyspace.partitions.len() as u64).sum();
+        let partitions: u64 = parts.iter().map(splits::reserved).sum();
         if partitions > MAX_TOTAL_PARTITIONS {
             let what = "the number of partitions of all keyspaces";
             return Err(PartsError::Bound { what, count: partitions, bound: MAX_TOTAL_PARTITIONS });
@@ -293,18 +303,23 @@ impl Check {
         let number = u32::try_from(part.partitions.len()).unwrap_or(u32::MAX);
         let count =
             PartitionCount::new(number).map_err(|why| PartsError::PartitionCount { keyspace: id, why })?;
+        let partitioner = splits::partitioner(&part, count)?;
+        let minted = splits::minted(&part)?;
         let mut partitions = Vec::with_capacity(part.partitions.len());
         for (partition, part_of_it) in count.partitions().zip(part.partitions) {
             let key = PartitionKey { keyspace: id, partition };
-            partitions.push(self.partition(key, part.floor, part_of_it, sessions)?);
+            let minted = minted.get(&partition).copied();
+            partitions.push(self.partition(key, (part.floor, minted), part_of_it, sessions)?);
         }
         self.directed(part.frozen)?;
+        self.directed(part.split)?;
         Ok(Keyspace {
             id,
             name: part.name,
             policy: part.policy,
             floor: part.floor,
-            count,
+            partitioner,
+            split: part.split,
             partitions,
             settings: self.partition_settings(id, count, part.settings)?,
             frozen: part.frozen,
@@ -314,12 +329,12 @@ impl Check {
     fn partition(
         &self,
         key: PartitionKey,
-        floor: EpochFloor,
+        (floor, minted): (EpochFloor, Option<Epoch>),
         part: PartitionParts,
         sessions: &mut Sessions,
     ) -> Result<Partition, PartsError> {
         let wrong = |why| Err(PartsError::Partition { partition: key, why });
-        self.history(key, floor, &part)?;
+        self.history(key, floor, minted, &part)?;
         let owner = match &part.phase {
             Phase::Vacant => None,
             Phase::Cooling(cooling) => {
@@ -364,15 +379,25 @@ impl Check {
             phase: part.phase,
             history: part.history,
             setback: part.setback.map(Box::new),
+            born: part.born,
         })
     }
 
     /// G2 rests on this: the partition's epoch is that of its last grant, and each grant's is above all earlier ones
     /// and above the floor that the keyspace was created with.
-    fn history(&self, key: PartitionKey, floor: EpochFloor, part: &PartitionParts) -> Result<(), PartsError> {
+    /// `minted` is the epoch that the partition's last split minted.
+    fn history(
+        &self,
+        key: PartitionKey,
+        floor: EpochFloor,
+        minted: Option<Epoch>,
+        part: &PartitionParts,
+    ) -> Result<(), PartsError> {
         let wrong = |why| Err(PartsError::Partition { partition: key, why });
         bound("the number of grants remembered of a partition", part.history.len(), HISTORY_LEN)?;
-        let mut above = floor;
+        let born = part.born.map_or(EpochFloor::NONE, |born| EpochFloor::of(born.epoch));
+        let begin = floor.max(born);
+        let mut above = begin;
         let mut after = LogIndex::new(0);
         for tenure in &part.history {
             self.given_session(tenure.session)?;
@@ -383,10 +408,21 @@ impl Check {
             }
             (above, after) = (EpochFloor::of(tenure.epoch), tenure.at);
         }
-        match part.history.last() {
-            Some(last) if Some(last.epoch) == part.epoch.epoch() => Ok(()),
-            // Of a keyspace whose name was used before: it stands at what the earlier one left behind.
-            None if part.epoch == EpochFloor::NONE || part.epoch == floor => Ok(()),
+        let owned = matches!(part.phase, Phase::Owned { .. } | Phase::Draining(_));
+        match (part.history.last(), part.epoch.epoch()) {
+            (_, Some(epoch)) if minted == Some(epoch) => {
+                if owned || part.epoch <= above {
+                    return wrong(
+                        "it is owned under an epoch that a split minted, or had that before it was split",
+                    );
+                }
+                Ok(())
+            }
+            (Some(last), Some(epoch)) if last.epoch == epoch => Ok(()),
+            // What was born stands at the epoch of that, and what belongs to a keyspace whose name was used before at what
+            // the earlier one left behind.
+            (None, Some(_)) if part.epoch == begin => Ok(()),
+            (None, None) if part.born.is_none() => Ok(()),
             _ => wrong("its epoch is not that of its last grant"),
         }
     }

@@ -9,6 +9,7 @@
 
 mod check;
 mod directed;
+mod splits;
 
 pub use check::PartsError;
 
@@ -17,11 +18,11 @@ use super::answers::OperatorAnswers;
 use super::directive::{Directive, PartitionSettings, WorkerSettings};
 use super::keyspace::{Deleted, Keyspace, Policy};
 use super::outcome::Outcome;
-use super::partition::{Partition, Phase, Setback, Tenure};
+use super::partition::{Born, Partition, Phase, Setback, Tenure};
 use super::plans::ApprovedPlan;
 use super::session::{Ended, Session, Suspicion};
 use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, LogIndex, NodeId, PartitionId, SessionId, WorkerId};
-use crate::placement::Weight;
+use crate::placement::{PartitionCount, Weight};
 use crate::state::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -80,6 +81,10 @@ pub struct KeyspaceParts {
     pub floor: EpochFloor,
     /// Its partitions, by number, all of them.
     pub partitions: Vec<PartitionParts>,
+    /// How many it had when none was being split.
+    pub base: PartitionCount,
+    /// Its partitions are being split, by this directive.
+    pub split: Option<LogIndex>,
     /// What operators set about some of them, ascending by number.
     pub settings: Vec<(PartitionId, PartitionSettings)>,
     /// No planned move begins in it, by this directive.
@@ -89,7 +94,7 @@ pub struct KeyspaceParts {
 /// A partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionParts {
-    /// The last epoch granted.
+    /// The last epoch minted: that of the last grant, or of the split since.
     pub epoch: EpochFloor,
     /// Where it is in its handoff.
     pub phase: Phase,
@@ -97,6 +102,8 @@ pub struct PartitionParts {
     pub history: Vec<Tenure>,
     /// Owner tasks that ended when they should not have.
     pub setback: Option<Setback>,
+    /// Where it comes from, when it was split from another.
+    pub born: Option<Born>,
 }
 
 /// A live session, but for what it holds: that follows from the partitions' owners.
@@ -134,6 +141,8 @@ pub struct SessionParts {
     pub settled_below: u64,
     /// The answers to its requests, ascending by number.
     pub answers: Vec<(u64, Vec<Outcome>)>,
+    /// It can own partitions that are split.
+    pub splits: bool,
 }
 
 /// The nonce and the secret's hash stay out of logs.
@@ -191,6 +200,8 @@ impl KeyspaceParts {
             policy: keyspace.policy.clone(),
             floor: keyspace.floor,
             partitions: keyspace.partitions.iter().map(PartitionParts::of).collect(),
+            base: keyspace.partitioner.base(),
+            split: keyspace.split,
             settings: pairs(&keyspace.settings),
             frozen: keyspace.frozen,
         }
@@ -208,6 +219,7 @@ impl PartitionParts {
             phase: partition.phase.clone(),
             history: partition.history.clone(),
             setback: partition.setback.as_deref().cloned(),
+            born: partition.born,
         }
     }
 }
@@ -231,6 +243,7 @@ impl SessionParts {
             joined_unix_ms: session.joined_unix_ms,
             settled_below: session.answers.settled_below,
             answers: session.answers.kept.iter().map(|(number, answer)| (*number, answer.clone())).collect(),
+            splits: session.splits,
         }
     }
 }

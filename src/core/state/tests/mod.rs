@@ -10,6 +10,7 @@
 //! | `entries` | all or nothing, and the one exception |
 //! | `directives` | what operators decide |
 //! | `plans` | plans that an operator approved |
+//! | `splits` | every partition of a keyspace in two |
 //! | `parts` | the state as plain data, and what is refused as such |
 //! | `random` | random commands that mostly fit the state they meet; the api's tests use it too |
 //! | `properties` | what holds after any sequence of entries |
@@ -24,6 +25,7 @@ mod properties;
 mod random;
 mod retries;
 mod sessions;
+mod splits;
 mod world;
 
 /// What `random` is written against: the same file is compiled into the api's tests, where the paths differ.

@@ -2,7 +2,8 @@
 
 use super::random::{command, entry, state_after, throws};
 use crate::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, PartitionKey, SessionId};
-use crate::state::{Command, Entry, HISTORY_LEN, Outcome, Phase, State};
+use crate::placement::Share;
+use crate::state::{Born, Command, Entry, HISTORY_LEN, Keyspace, Outcome, Phase, State};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -100,6 +101,38 @@ proptest! {
         }
     }
 
+    /// However keyspaces grow: whoever owned a key before, in whatever partition, holds an epoch below one that the key's
+    /// next owner raises.
+    #[test]
+    fn p09_whoever_owned_a_key_before_is_refused_by_what_its_next_owner_raises(throws in throws(120)) {
+        let mut state = State::new();
+        let mut owned: Vec<(PartitionKey, Epoch, Share)> = Vec::new();
+        for (index, throw) in (1..).zip(&throws) {
+            let entry = entry(&state, throw);
+            let replayed = entry.request.is_some_and(|request| state.is_answered(request));
+            let applied = state.apply(LogIndex::new(index), &entry);
+            for (command, outcome) in entry.commands.iter().zip(applied.outcome.iter().flatten()) {
+                let (Command::Grant { partition: key, .. }, Outcome::Granted(epoch)) = (command, outcome) else { continue };
+                // What was split later in the same entry has no owner then, and nobody learnt of this grant.
+                let current = |keyspace: &&Keyspace| keyspace.partitions().get(key.partition.get() as usize)
+                    .is_some_and(|now| now.epoch() == Some(*epoch));
+                let Some(keyspace) = state.keyspace(key.keyspace).filter(current).filter(|_| !replayed) else { continue };
+                let share = keyspace.partitioner().share(key.partition);
+                let raised: Vec<Born> = keyspace.ancestors(key.partition).collect();
+                for sample in (0..64_u8).filter(|sample| share.contains(&[*sample])) {
+                    prop_assert_eq!(keyspace.partitioner().partition_of(&[sample]), key.partition);
+                    let same = |earlier: &&(PartitionKey, Epoch, Share)| earlier.0.keyspace == key.keyspace;
+                    for (other, earlier, _) in owned.iter().filter(same).filter(|o| o.2.contains(&[sample])) {
+                        let above = |born: &Born| born.parent == other.partition && born.epoch > *earlier;
+                        let refused = (other == key && earlier < epoch) || raised.iter().any(above);
+                        prop_assert!(refused, "{} at {} after {} at {}: {:?}", key, epoch, other, earlier, raised);
+                    }
+                }
+                owned.push((*key, *epoch, share));
+            }
+        }
+    }
+
     /// A wall time is shown and never compared: leaders whose clocks are apart, or jump, make the same history.
     #[test]
     fn t26_wall_clocks_are_for_display_and_change_nothing(throws in throws(80), jump in any::<u64>()) {
@@ -177,13 +210,20 @@ fn the_random_histories_reach_every_phase_and_every_outcome() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     let mut seen = BTreeMap::<&str, u32>::new();
-    for _ in 0..300 {
+    for _ in 0..400 {
         let throws = throws(80).new_tree(&mut runner).expect("a value").current();
         let mut state = State::new();
         for (index, throw) in (1..).zip(&throws) {
             let entry = entry(&state, throw);
             let several = entry.commands.len() > 1;
             let applied = state.apply(LogIndex::new(index), &entry);
+            for event in &applied.events {
+                if let crate::state::Event::Split(id) = event {
+                    let over = state.keyspace(*id).is_some_and(|k| k.split().is_none() && k.needs_splits());
+                    *seen.entry(if over { "a finished split" } else { "a step of a split" }).or_default() +=
+                        1;
+                }
+            }
             match &applied.outcome {
                 Err(_) if several => *seen.entry("a refused entry of several commands").or_default() += 1,
                 Err(_) => *seen.entry("a refused entry").or_default() += 1,
@@ -214,6 +254,6 @@ fn the_random_histories_reach_every_phase_and_every_outcome() {
             *seen.entry(name).or_default() += 1;
         }
     }
-    assert_eq!(seen.len(), 14, "{seen:?}");
+    assert_eq!(seen.len(), 16, "{seen:?}");
     assert!(seen.values().all(|count| *count >= 20), "{seen:?}");
 }

@@ -78,7 +78,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         (Some(_), None) if kind % 4 != 0 => 7,
         _ => kind,
     };
-    match kind % 56 {
+    match kind % 60 {
         0 => Command::FormCluster {
             cluster: ClusterId::new(["c1", "c2"][usize::from(a % 8 == 0)]).expect("a name"),
             lineage: u64::from(b),
@@ -150,6 +150,14 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
             Command::SkipPlanned { plan: plan(state, a), partition, why }
         }
         54 => Command::CancelPlan { plan: plan(state, a) },
+        55 => Command::StartSplit {
+            keyspace: partition.keyspace,
+            from: state
+                .keyspace(partition.keyspace)
+                .map_or(PartitionCount::new(1).expect("one"), Keyspace::count),
+        },
+        56 if a % 4 == 0 => Command::CancelSplit { keyspace: partition.keyspace },
+        56..=58 => split(state, a, b, c),
         // A plan's move begins.
         _ => match state.running_plan().and_then(|plan| plan.moves.first()) {
             Some(planned) => Command::Drain {
@@ -162,6 +170,17 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
             None => Command::EndCooling { partition, epoch },
         },
     }
+}
+
+/// The split whose turn it is, where one is under way.
+fn split(state: &State, a: u8, b: u8, c: u8) -> Command {
+    let next = |keyspace: &Keyspace| {
+        Some(PartitionKey { keyspace: keyspace.id(), partition: keyspace.next_to_split()? })
+    };
+    let next = pick(state.keyspaces().filter_map(next), a);
+    let partition = next.filter(|_| b % 16 != 15).unwrap_or_else(|| partition(state, a, b));
+    let epoch = state.partition(partition).and_then(Partition::epoch);
+    Command::Split { partition, epoch: if c % 16 == 15 { None } else { epoch } }
 }
 
 fn pick<T>(from: impl Iterator<Item = T>, n: u8) -> Option<T> {
@@ -217,6 +236,7 @@ fn join(state: &State, [_, a, b, c, d, e]: Dice) -> Join {
         labels: BTreeMap::from([("zone".to_owned(), format!("z{}", e % 2))]),
         keyspaces,
         replaces: if d % 2 == 0 { holder } else { None },
+        splits: e % 16 != 15,
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) fn join(name: &str, nonce: u128, keyspace: KeyspaceId) -> Join {
         labels: BTreeMap::new(),
         keyspaces: BTreeSet::from([keyspace]),
         replaces: None,
+        splits: true,
     }
 }
 

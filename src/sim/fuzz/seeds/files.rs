@@ -74,6 +74,7 @@ fn story_of_a_cluster() -> Vec<Entry> {
             labels: BTreeMap::from([("zone".to_owned(), "a".to_owned())]),
             keyspaces: BTreeSet::from([keyspace]),
             replaces,
+            splits: true,
         }))
     };
     let grant = |partition, replaces: Option<u64>, to| Command::Grant {

@@ -13,7 +13,7 @@ fn keyspace(name: &str, partitions: u32) -> v1::Keyspace {
         max_moves_in_flight: 64,
         ..Default::default()
     };
-    v1::Keyspace { name: name.to_owned(), partitions, policy: Some(policy) }
+    v1::Keyspace { name: name.to_owned(), partitions, policy: Some(policy), ..Default::default() }
 }
 
 fn entry(partition: u32, epoch: u64, owner: Option<u64>) -> v1::MapEntry {
@@ -73,6 +73,8 @@ pub(super) fn attached() -> Vec<(String, Vec<u8>)> {
         epoch,
         ready: false,
         draining,
+        divisor: 4,
+        ancestors: vec![v1::Ancestor { partition: 0, epoch: 1 }],
     };
     let picture = |revision, complete, held| {
         Message::Assignment(v1::Assignment { revision, complete, held, ..Default::default() })

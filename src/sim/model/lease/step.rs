@@ -11,7 +11,7 @@ use crate::model::setting::{entry, join, name, partition};
 use ringfence_core::ids::{LogIndex, SessionId, Term};
 use ringfence_core::lead::{Leadership, Timers, release};
 use ringfence_core::lease::Verdict;
-use ringfence_core::lease::lessee::{Acknowledgement, Assignment, DrainLeft, Held, Lessee};
+use ringfence_core::lease::lessee::{Acknowledgement, Assignment, DrainLeft, Held, Lessee, Lineage};
 use ringfence_core::state::{Command, Entry, Event, GrantReason, Phase, Released, State};
 use ringfence_core::time::Instant;
 use std::collections::BTreeSet;
@@ -400,6 +400,7 @@ pub(super) fn picture(
             epoch: partition.epoch()?,
             draining: matches!(partition.phase(), Phase::Draining(_)),
             takeover: state.keyspace(key.keyspace)?.policy().takeover(),
+            lineage: Lineage::default(),
         })
     });
     let held = held.collect();

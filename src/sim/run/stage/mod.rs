@@ -149,8 +149,6 @@ impl Stage {
     }
 
     /// The first node has the data of a cluster of its own, and the others are added to it.
-
-    /// The first node has the data of a cluster of its own, and the others are added to it.
     fn begin_on_the_oldest_format(&mut self) -> anyhow::Result<()> {
         let mut nodes = self.plan.nodes.iter();
         if let Some(node) = nodes.next().and_then(|first| self.nodes.get(first)) {

@@ -192,11 +192,11 @@ impl Naive {
             self.events.push_back(Event::Lost { key, epoch, why: Loss::Taken });
         }
         for held in picture.held {
-            let (key, epoch, takeover) = (held.key, held.epoch, held.takeover);
+            let (key, epoch, takeover, lineage) = (held.key, held.epoch, held.takeover, held.lineage);
             if self.marks.get(&key).is_none_or(|mark| *mark < epoch) {
                 self.marks.insert(key, epoch);
                 self.held.insert(key, Tenure { epoch, revoked: false, bound: None });
-                self.events.push_back(Event::Granted { key, epoch, takeover });
+                self.events.push_back(Event::Granted { key, epoch, takeover, lineage });
             }
             if held.draining {
                 self.revoke(key, epoch);

@@ -56,9 +56,19 @@ fn comes_to_harm(rule: Rule, profile: Profile) {
 fn g2_g3_g4_hold_whatever_happens() {
     let stats = holds(false, Profile::ALL, 4);
     println!("{stats:?}");
-    let Stats { elections, grants, expiries, clears, drains_over, replacements, acknowledgements } = stats;
+    let Stats { elections, grants, expiries, clears, drains_over, replacements, acknowledgements, .. } =
+        stats;
     let happened = [elections, grants, expiries, clears, drains_over, replacements, acknowledgements];
     assert!(number("RINGFENCE_SEED").is_some() || happened.into_iter().all(|count| count > 5), "{stats:?}");
+}
+
+#[test]
+fn g2_g3_g4_hold_while_keyspaces_are_split() {
+    for naive in [false, true] {
+        let stats = holds(naive, Profile::SPLITS, 6);
+        println!("{stats:?}");
+        assert!(number("RINGFENCE_SEED").is_some() || stats.splits > 9, "{stats:?}");
+    }
 }
 
 #[test]

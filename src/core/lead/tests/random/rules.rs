@@ -48,6 +48,8 @@ pub(super) struct Profile {
     pub(super) deaths: u64,
     pub(super) replacements: u64,
     pub(super) drains: u64,
+    /// A keyspace of the least size begins to be split, or the beginning is taken back.
+    pub(super) splits: u64,
     /// Of a thousand messages.
     pub(super) losses: u64,
     pub(super) slow_messages: u64,
@@ -71,6 +73,7 @@ impl Profile {
         deaths: 2,
         replacements: 1,
         drains: 8,
+        splits: 0,
         losses: 60,
         slow_messages: 60,
         failed_rounds: 30,
@@ -89,6 +92,7 @@ impl Profile {
         deaths: 0,
         replacements: 0,
         drains: 0,
+        splits: 0,
         losses: 0,
         slow_messages: 0,
         failed_rounds: 0,
@@ -115,6 +119,9 @@ impl Profile {
 
     /// Partitions are drained again and again.
     pub(super) const DRAINS: Profile = Profile { sleeps: 1, drains: 8, slow_commits: 900, ..Profile::SLEEPS };
+
+    /// Everything at once, while keyspaces are split.
+    pub(super) const SPLITS: Profile = Profile { splits: 6, drains: 4, ..Profile::ALL };
 
     /// Drains, and half of the messages are lost.
     pub(super) const LOSSES: Profile = Profile { sleeps: 4, drains: 20, losses: 500, ..Profile::SLEEPS };

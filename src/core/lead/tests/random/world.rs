@@ -10,11 +10,11 @@ use super::rules::{Profile, Rule};
 use crate::ids::{Epoch, KeyspaceId, KeyspaceName, LogIndex, PartitionKey, SessionId, Term, WorkerId};
 use crate::lead::{Leadership, Settings, Timers, release};
 use crate::lease::Verdict;
-use crate::lease::lessee::{self, Acknowledgement, Assignment, DrainLeft, Held};
+use crate::lease::lessee::{self, Acknowledgement, Assignment, DrainLeft, Held, Lineage};
 use crate::placement::{PartitionCount, Weight};
 use crate::state::{
-    Applied, Command, Entry, GrantReason, Join, Outcome, Phase, Policy, PolicyChange, Released, Session,
-    State, Takeover,
+    Applied, Born, Command, Entry, GrantReason, Join, Outcome, Phase, Policy, PolicyChange, Released,
+    Session, State, Takeover,
 };
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,6 +205,7 @@ pub(super) struct Stats {
     pub(super) expiries: u32,
     pub(super) clears: u32,
     pub(super) drains_over: u32,
+    pub(super) splits: u32,
     pub(super) replacements: u32,
     pub(super) acknowledgements: u32,
 }
@@ -216,6 +217,7 @@ impl std::ops::AddAssign for Stats {
         self.expiries += other.expiries;
         self.clears += other.clears;
         self.drains_over += other.drains_over;
+        self.splits += other.splits;
         self.replacements += other.replacements;
         self.acknowledgements += other.acknowledgements;
     }
@@ -293,6 +295,14 @@ impl World {
             return Ok(());
         }
         self.heal();
+        // Each partition may have to be waited for, in each keyspace.
+        let split = self.now + u64::from(PARTITIONS) * 6 * TTL_MS * 1_000;
+        while self.splits() {
+            self.step()?;
+            if self.now > split {
+                return Err(Violation::G4("a split is not finished in peace".to_owned()));
+            }
+        }
         let settled = self.now + 5 * TTL_MS * 1_000;
         while self.now < settled {
             self.step()?;
@@ -385,6 +395,9 @@ impl World {
         if self.random.per_mille(profile.drains) {
             self.drain();
         }
+        if profile.splits > 0 && self.random.per_mille(profile.splits) {
+            self.split();
+        }
     }
 
     fn heal(&mut self) {
@@ -451,6 +464,24 @@ impl World {
             self.next_id += 1;
             self.messages.insert((self.now + later * 1_000, self.next_id), Message::DrainAgain(drain));
         }
+    }
+
+    /// An operator has a keyspace split, or thinks better of it.
+    fn split(&mut self) {
+        let Some(node) = self.a_leader() else { return };
+        let ids: Vec<KeyspaceId> =
+            self.nodes[node].state.keyspaces().map(crate::state::Keyspace::id).collect();
+        let Some(keyspace) = self.random.pick(&ids) else { return };
+        let term = self.nodes[node].leads.unwrap_or(0);
+        let command = match self.random.per_mille(200) {
+            true => Command::CancelSplit { keyspace },
+            false => Command::StartSplit { keyspace, from: PartitionCount::new(PARTITIONS).unwrap() },
+        };
+        self.propose(term, vec![command]);
+    }
+
+    fn splits(&self) -> bool {
+        self.truth.keyspaces().any(|keyspace| keyspace.split().is_some())
     }
 
     // Raft.
@@ -545,6 +576,7 @@ impl World {
                 (Command::Expire { .. }, _) => self.stats.expiries += 1,
                 (Command::Clear { .. }, _) => self.stats.clears += 1,
                 (Command::DrainOver { .. }, _) => self.stats.drains_over += 1,
+                (Command::Split { .. }, _) => self.stats.splits += 1,
                 _ => {}
             }
         }
@@ -852,6 +884,7 @@ impl World {
             labels: BTreeMap::new(),
             keyspaces: state.keyspaces().map(crate::state::Keyspace::id).collect(),
             replaces: state.session_of(&process.worker).map(Session::id),
+            splits: true,
         };
         let term = self.nodes[node].leads.unwrap_or(0);
         self.propose(term, vec![Command::Join(Box::new(join))]);
@@ -963,9 +996,9 @@ impl World {
             Todo::Seen(partition, epoch) => vec![Command::RevokeSeen { partition, epoch, session }],
             Todo::Return(partition, epoch) | Todo::Release(partition, epoch) => {
                 let state = &self.nodes[node].state;
-                let (command, grant) =
+                let (command, follows) =
                     release(state, partition, epoch, session, Released::Revoked, &BTreeSet::new());
-                std::iter::once(command).chain(grant.filter(|_| with_grant)).collect()
+                std::iter::once(command).chain(follows.into_iter().filter(|_| with_grant)).collect()
             }
         };
         let term = self.nodes[node].leads.unwrap_or(0);
@@ -979,8 +1012,8 @@ impl World {
         for process in self.processes.iter().filter(|process| process.alive) {
             let (Some(lessee), now) = (&process.lessee, process.clock.read(self.now)) else { continue };
             for (key, epoch) in lessee.believes(now) {
-                let granted = self.truth.partition(key).and_then(crate::state::Partition::epoch);
-                if granted.is_some_and(|granted| granted > epoch) && self.keeps_g3(key.keyspace) {
+                let granted = self.granted_over(key, epoch);
+                if granted.is_some() && self.keeps_g3(key.keyspace) {
                     let text = format!(
                         "{} believes in {key} at {epoch}, which is granted at {granted:?}, {} ms after the start",
                         process.worker,
@@ -991,6 +1024,19 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// The grant by which somebody else owns what `key` was under `epoch`: its own, or that of a partition that was split
+    /// from it since.
+    fn granted_over(&self, key: PartitionKey, epoch: Epoch) -> Option<(PartitionKey, Epoch)> {
+        let keyspace = self.truth.keyspace(key.keyspace)?;
+        let of_it = |other: &PartitionKey| {
+            let since = |born: &Born| born.parent == key.partition && born.epoch > epoch;
+            *other == key || keyspace.ancestors(other.partition).any(|born| since(&born))
+        };
+        let last = |other: PartitionKey| Some((other, self.truth.partition(other)?.history().last()?.epoch));
+        let granted = |(other, granted): &(PartitionKey, Epoch)| *other != key || *granted > epoch;
+        keyspace.keys().filter(of_it).filter_map(last).find(granted)
     }
 
     fn keeps_g3(&self, keyspace: KeyspaceId) -> bool {
@@ -1009,8 +1055,8 @@ impl World {
                 other => return Err(Violation::G4(format!("{key} is {other:?} in peace"))),
             }
         }
-        let each = PARTITIONS / WORKERS as u32;
-        if owned.values().any(|count| *count != each) {
+        let each = |id: KeyspaceId| self.truth.keyspace(id).map_or(0, |k| k.count().get()) / WORKERS as u32;
+        if owned.iter().any(|((keyspace, _), count)| *count != each(*keyspace)) {
             return Err(Violation::G4(format!("out of balance in peace: {owned:?}")));
         }
         Ok(())
@@ -1033,6 +1079,7 @@ fn picture(state: &State, session: &Session) -> Assignment<PartitionKey> {
             epoch: partition.epoch()?,
             draining: matches!(partition.phase(), Phase::Draining(_)),
             takeover: state.keyspace(key.keyspace)?.policy().takeover(),
+            lineage: Lineage::read(state.keyspace(key.keyspace)?, key.partition),
         })
     });
     let held = held.collect();

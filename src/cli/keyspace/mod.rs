@@ -1,4 +1,6 @@
-//! `ringfence keyspace`: create, change, list, show and delete keyspaces.
+//! `ringfence keyspace`: create, change, split, list, show and delete keyspaces.
+
+mod split;
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
@@ -37,7 +39,7 @@ Examples:
     Create {
         /// Its name: [a-z0-9][a-z0-9._-]{0,62}
         name: KeyspaceName,
-        /// How many partitions it has, 1 to 1000000; fixed for life
+        /// How many partitions it has, 1 to 1000000; `ringfence keyspace split` doubles them
         #[arg(long, value_parser = partition_count)]
         partitions: PartitionCount,
         /// Do nothing when it exists with so many partitions and the settings given here; one that is left out may differ
@@ -61,9 +63,15 @@ Example:
         /// Say what would be done, and do nothing
         #[arg(long)]
         dry_run: bool,
+        /// No setting, and always refused with the reason: see `ringfence keyspace split`
+        #[arg(long, value_parser = partition_count, hide = true)]
+        partitions: Option<PartitionCount>,
         #[command(flatten)]
         policy: PolicyArgs,
     },
+    /// Split every partition in two, while workers own them
+    #[command(after_help = split::AFTER_HELP)]
+    Split(split::SplitArgs),
     /// List all keyspaces
     List,
     /// Show one keyspace
@@ -85,7 +93,8 @@ Example:
 }
 
 /// The settings of a policy, as clap calls them.
-const SETTINGS: [&str; 12] = [
+const SETTINGS: [&str; 13] = [
+    "partitions",
     "ttl",
     "takeover",
     "drain_deadline",
@@ -215,7 +224,7 @@ fn partition_count(text: &str) -> Result<PartitionCount, String> {
 /// What `create`, `update` and `delete` did.
 #[derive(Debug, Serialize)]
 struct DoneShape {
-    /// `created`, `updated`, `deleted`, `unchanged` or `planned`.
+    /// `created`, `updated`, `deleted`, `unchanged` or `planned`; of a split also `splitting`, `split` or `cancelled`.
     result: &'static str,
     /// As it is now, or would be; `null` when it is gone.
     keyspace: Option<KeyspaceShape>,
@@ -245,13 +254,17 @@ pub(crate) async fn run(args: KeyspaceArgs) -> Outcome {
             };
             (result, Some(keyspace), format!("keyspace {name} of {} partitions: {result}", partitions.get()))
         }
-        Verb::Update { name, dry_run: true, policy } => {
+        Verb::Split(split) => return split::run(&args.common, split).await,
+        Verb::Update { name, partitions: Some(asked), .. } => {
+            return Err(split::no_such_change(&admin.keyspace(name.as_str()).await?, asked));
+        }
+        Verb::Update { name, dry_run: true, policy, partitions: None } => {
             let now = admin.keyspace(name.as_str()).await?;
             let then = now.policy.with(&policy.change()).map_err(|why| Failed::refused(why.to_string()))?;
             let result = planned(then != now.policy);
             (result, Some(Keyspace { policy: then, ..now }), format!("keyspace {name}: {result}"))
         }
-        Verb::Update { name, dry_run: false, policy } => {
+        Verb::Update { name, dry_run: false, policy, partitions: None } => {
             let keyspace = admin.update_keyspace(name.as_str(), &policy.change()).await?;
             ("updated", Some(keyspace), format!("keyspace {name}: updated"))
         }
@@ -303,7 +316,7 @@ async fn would_create(
         Ok(_) => Err(Failed::of(ErrorKind::AlreadyExists, format!("keyspace {name} exists"))),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let policy = Policy::default().with(change).map_err(|why| Failed::refused(why.to_string()))?;
-            Ok(("planned", Keyspace { name: name.clone(), partitions, policy }))
+            Ok(("planned", Keyspace { name: name.clone(), partitions, split_from: None, policy }))
         }
         Err(error) => Err(error.into()),
     }
@@ -322,6 +335,14 @@ fn as_asked(found: Keyspace, partitions: PartitionCount, change: &PolicyChange) 
     )))
 }
 
+/// How many there are, and how far they are split.
+fn partitions(keyspace: &Keyspace) -> String {
+    match keyspace.split_progress() {
+        None => keyspace.partitions.to_string(),
+        Some((split, of)) => format!("{} ({split} of {of} split)", keyspace.partitions),
+    }
+}
+
 fn table(all: &[Keyspace]) -> String {
     let mut table = Table::new([
         "KEYSPACE",
@@ -337,7 +358,7 @@ fn table(all: &[Keyspace]) -> String {
         let policy = &keyspace.policy;
         table.row([
             keyspace.name.to_string(),
-            keyspace.partitions.get().to_string(),
+            partitions(keyspace),
             short(policy.ttl()),
             takeover(policy.takeover()).to_owned(),
             short(policy.drain_deadline()),
@@ -355,7 +376,7 @@ fn details(keyspace: &Keyspace) -> String {
     let bound = |number: u32| if number == 0 { "no bound".to_owned() } else { number.to_string() };
     properties([
         ("keyspace", keyspace.name.to_string()),
-        ("partitions", keyspace.partitions.get().to_string()),
+        ("partitions", partitions(keyspace)),
         ("ttl", short(policy.ttl())),
         ("takeover", takeover(policy.takeover()).to_owned()),
         ("drain deadline", short(policy.drain_deadline())),
@@ -385,6 +406,7 @@ mod tests {
         Keyspace {
             name: KeyspaceName::new("orders").unwrap(),
             partitions: PartitionCount::new(64).unwrap(),
+            split_from: None,
             policy: Policy::default().with(&change).unwrap(),
         }
     }
@@ -393,7 +415,7 @@ mod tests {
     fn the_json_shape_of_a_keyspace_is_a_contract() {
         assert_eq!(
             json(&KeyspaceShape::from(&orders())).unwrap(),
-            r#"{"name":"orders","partitions":64,"ttl_ms":5000,"takeover":"fence","drain_deadline_ms":5000,"#
+            r#"{"name":"orders","partitions":64,"split_from":null,"ttl_ms":5000,"takeover":"fence","drain_deadline_ms":5000,"#
                 .to_owned()
                 + r#""lock_delay_ms":250,"max_moves_in_flight":64,"balance":true,"moves_per_minute":0,"#
                 + r#""rejoin_hold_ms":0,"spread_zones":true,"labels":[],"balance_by":"count"}"#
