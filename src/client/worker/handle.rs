@@ -84,6 +84,24 @@ impl Worker {
         }
     }
 
+    /// Waits until it has ended by itself, for whoever decides later how it is to leave:
+    ///
+    /// ```
+    /// # async fn of(worker: ringfence::Worker) -> Result<(), ringfence::Error> {
+    /// tokio::select! {
+    ///     ended = worker.ended() => return ended,
+    ///     _ = ringfence::shutdown_signal() => {}
+    /// }
+    /// worker.leave_to_restart().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Worker::serve_until`] before its signal.
+    pub async fn ended(&self) -> Result<(), Error> {
+        ended(self.ending.clone()).await
+    }
+
     /// Gives everything back, now, and says that this worker is about to come back: its process is being restarted.
     ///
     /// Where a keyspace has a `rejoin_hold`, its partitions wait for that long for a worker of this name to join again, and
