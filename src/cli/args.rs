@@ -2,15 +2,15 @@
 
 use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
-use crate::text::short;
+use crate::text::{self, short};
 use crate::{
     cluster, demo, dev, drill, freeze, keyspace, logging, partition, rebalance, serve, settings, status,
     watch, who_owns, worker,
 };
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use ringfence::admin::Admin;
-use ringfence::net::{Coordinator, Endpoints};
+use ringfence::net::{Coordinator, Endpoints, without_secrets};
 use ringfence::router::Router;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
@@ -221,7 +221,7 @@ pub(crate) fn run() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
-        Err(error) => return unreadable(&error, asks_for_json(&words)),
+        Err(error) => return unreadable(error, asks_for_json(&words)),
     };
     let format = cli.verb.format();
     let start = || {
@@ -248,7 +248,15 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// Help and the version are answers; anything else is bad usage.
-fn unreadable(error: &clap::Error, json: bool) -> ExitCode {
+///
+/// What was given is shown without what may be secret in it, and cannot write to the terminal.
+fn unreadable(mut error: clap::Error, json: bool) -> ExitCode {
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
+        if let Some(ContextValue::String(given)) = error.get(kind) {
+            let given = text::plain(&without_secrets(given));
+            error.insert(kind, ContextValue::String(given));
+        }
+    }
     let is_answer = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if json && !is_answer {
         return Failed::usage(error.render().to_string().trim_end()).report(Format::Json);

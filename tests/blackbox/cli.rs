@@ -98,6 +98,16 @@ fn f105_bad_usage_is_2_and_json_on_request_for_every_verb() {
         assert_eq!((table.code, table.out.as_str()), (2, ""), "{table:?}");
     }
     failed(&run_with(&[("RINGFENCE_ENDPOINTS", "ftp://a:1")], &["status", "-o", "json"]), 2, "usage");
+    // What was given is shown, without a password, and not as it would paint the terminal.
+    for form in ["json", "table"] {
+        let secret = run_with(&[("RINGFENCE_ENDPOINTS", "http://u:hunter2@h:1")], &["status", "-o", form]);
+        assert!(secret.code == 2 && !format!("{secret:?}").contains("hunter2"), "{secret:?}");
+        let painted = run(&["keyspace", "show", "\u{202e}a\nb", "-o", form]);
+        assert!(
+            painted.code == 2 && !painted.err.contains('\u{202e}') && !painted.err.contains("a\nb"),
+            "{painted:?}"
+        );
+    }
     for timeout in ["1ms", "31m"] {
         let ran = run_with(&[], &["drill", "orders", "--timeout", timeout, "-o", "json"]);
         failed(&ran, 2, "usage");

@@ -48,6 +48,15 @@ fn g1_t57_without_the_fence_a_stale_write_is_found() {
     assert!(found.violations.iter().any(|text| text.starts_with("StaleAccepted")), "{found}");
 }
 
+/// A world that is cut off in the middle of its first grants, a moment after the nodes' logs were read.
+#[test]
+fn a_world_that_is_cut_off_is_asked_for_nothing_that_comes_after() {
+    for at in ["1500", "1515", "1530"] {
+        let cut = world(13, &["--until", at]);
+        assert!(cut.held && cut.tenures > 0, "{cut}");
+    }
+}
+
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -79,8 +79,16 @@ impl SavedPlan {
         })
     }
 
-    /// Writes the file, whole or not at all.
+    /// Writes the file, whole or not at all. What is there already is replaced when it is a file; a link is followed.
     pub(super) fn write(&self, path: &Path) -> Result<(), Failed> {
+        let resolved = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if std::fs::metadata(&resolved).is_ok_and(|found| !found.is_file()) {
+            return Err(Failed::refused(format!(
+                "{} is no file, and a plan is not written to it: name a file, or leave --save out and take -o json",
+                path.display()
+            )));
+        }
+        let path = resolved.as_path();
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let write = || -> io::Result<()> {
             let mut file = NamedTempFile::new_in(dir)?;
@@ -209,6 +217,25 @@ mod tests {
         assert_eq!(moves, [(1, 5), (4, 5)]);
         assert!(SavedPlan::read(&dir.path().join("absent")).is_err());
         assert!(saved().write(&dir.path().join("absent/plan")).is_err());
+    }
+
+    #[test]
+    fn only_a_file_is_replaced_and_a_link_to_one_stays_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("plan"), "old").unwrap();
+        std::os::unix::fs::symlink(at("plan"), at("link")).unwrap();
+        saved().write(&at("link")).unwrap();
+        assert!(at("link").is_symlink());
+        assert!(SavedPlan::read(&at("plan")).is_ok(), "it is in the file that the link names");
+        let (_reader, pipe) = std::io::pipe().unwrap();
+        let pipe = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&pipe)));
+        for no_file in [dir.path(), Path::new("/dev/null"), &pipe] {
+            let Failed::Error { message, .. } = saved().write(no_file).unwrap_err() else {
+                panic!("{no_file:?}")
+            };
+            assert!(message.contains("is no file"), "{message}");
+        }
     }
 
     #[test]

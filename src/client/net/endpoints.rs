@@ -9,6 +9,21 @@ use tonic::transport::Uri;
 /// How many endpoints may be given. More than the nodes of the largest cluster, few enough to try them all.
 pub const MAX_ENDPOINTS: usize = 64;
 
+/// A URL without what may be secret in it: who may enter, and what comes after the port. For text that is shown although it
+/// is no endpoint.
+#[must_use]
+pub fn without_secrets(text: &str) -> String {
+    text.split(',').map(one_without_secrets).collect::<Vec<_>>().join(",")
+}
+
+fn one_without_secrets(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (user, host) = rest.rsplit_once('@').map_or(("", rest), |(_, host)| ("***@", host));
+    let end = host.find(['/', '?', '#']).unwrap_or(host.len());
+    let more = if end + 1 < host.len() { "/***" } else { &host[end..] };
+    format!("{scheme}://{user}{}{more}", &host[..end])
+}
+
 /// The longest endpoint, in bytes: a DNS name has at most 253.
 const MAX_BYTES: usize = 300;
 
@@ -183,6 +198,7 @@ pub enum EndpointsError {
 }
 
 fn shown(text: &str) -> String {
+    let text = &without_secrets(text);
     let cut: String = text.chars().take(80).collect();
     let dots = if cut.len() < text.len() { "..." } else { "" };
     format!("\"{}{dots}\"", cut.escape_default())
@@ -191,6 +207,20 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn f021_what_may_be_secret_is_not_shown() {
+        for url in
+            ["http://u:hunter2@h:1", "http://h:1/x?key=hunter2", "http://u:hunter2/x@h:1", "http://hunter2@"]
+        {
+            for text in [url.to_owned(), format!("http://a:1,{url}"), format!("{url},http://a:1")] {
+                let error = text.parse::<Endpoints>().unwrap_err().to_string();
+                assert!(!error.contains("hunter2"), "{error}");
+                assert!(!without_secrets(&text).contains("hunter2"), "{text}");
+            }
+        }
+        assert_eq!(without_secrets("http://a:1/,b"), "http://a:1/,b");
+    }
 
     #[test]
     fn urls_are_read_and_written_back() {

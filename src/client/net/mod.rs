@@ -21,7 +21,7 @@ mod trouble;
 
 pub use coordinator::Coordinator;
 pub use dial::{Dial, TcpDial};
-pub use endpoints::{Endpoint, Endpoints, EndpointsError, MAX_ENDPOINTS};
+pub use endpoints::{Endpoint, Endpoints, EndpointsError, MAX_ENDPOINTS, without_secrets};
 
 pub(crate) use attempts::{Call, Effect, GaveUp, Route};
 pub(crate) use backoff::Backoff;

@@ -3,6 +3,7 @@
 use super::error::SettingsError;
 use crate::text::plain;
 use serde::Deserialize;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Settings as flags, variables or a file gave them. The file is TOML and has these names as its keys.
@@ -54,6 +55,9 @@ pub struct Given {
     pub log_format: Option<String>,
 }
 
+/// The longest file that is read.
+const MAX_BYTES: u64 = 8 << 20;
+
 impl Given {
     /// Reads a file.
     ///
@@ -61,7 +65,14 @@ impl Given {
     /// [`SettingsError::File`] when it cannot be read, is not TOML, or has a key that is not a setting.
     pub fn read(path: &Path) -> Result<Given, SettingsError> {
         let wrong = |why: String| SettingsError::File { path: path.to_owned(), why };
-        let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+        let file = std::fs::File::open(path).map_err(|e| wrong(e.to_string()))?;
+        let mut text = String::new();
+        // A pipe is fine, and a device that never ends is not.
+        let read = file.take(MAX_BYTES + 1).read_to_string(&mut text);
+        read.map_err(|e| wrong(e.to_string()))?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(wrong(format!("it is longer than {MAX_BYTES} bytes")));
+        }
         toml::from_str(&text).map_err(|e| wrong(plain(&e.to_string())))
     }
 

@@ -91,6 +91,9 @@ impl SeedsArgs {
             total.simulated_ms / 60_000,
         )?;
         let Some(broken) = broken else {
+            if bar.done == 0 && already == 0 {
+                anyhow::bail!("no seed was run: give more time (--within), or a least number (--at-least)");
+            }
             say!("everything held")?;
             saved.with_context(|| format!("{} could not be written", self.state))?;
             return Ok(ExitCode::SUCCESS);

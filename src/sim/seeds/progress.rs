@@ -34,6 +34,9 @@ impl Progress {
     /// When the file is there and cannot be read.
     pub fn open(path: &Path) -> anyhow::Result<Progress> {
         let build = build()?;
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            anyhow::bail!("{} is no file: name one, or none at all (--state '')", path.display());
+        }
         let kept = match std::fs::read(path) {
             Ok(text) => serde_json::from_slice(&text)
                 .map_err(|e| anyhow::anyhow!("{}: {e}; remove it to start over", path.display()))?,

@@ -294,6 +294,8 @@ impl Stage {
     }
 
     pub(super) fn close_down(mut self) -> (History, Figures, Vec<String>) {
+        // What workers have told since the last look has its grants.
+        self.look();
         for worker in self.workers.values_mut() {
             worker.finish_claims();
         }
