@@ -102,7 +102,7 @@ fn f105_bad_usage_is_2_and_json_on_request_for_every_verb() {
     for form in ["json", "table"] {
         let secret = run_with(&[("RINGFENCE_ENDPOINTS", "http://u:hunter2@h:1")], &["status", "-o", form]);
         assert!(secret.code == 2 && !format!("{secret:?}").contains("hunter2"), "{secret:?}");
-        let painted = run(&["keyspace", "show", "\u{202e}a\nb", "-o", form]);
+        let painted = run_with(&[], &["keyspace", "show", "\u{202e}a\nb", "-o", form]);
         assert!(
             painted.code == 2 && !painted.err.contains('\u{202e}') && !painted.err.contains("a\nb"),
             "{painted:?}"
