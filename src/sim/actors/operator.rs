@@ -1,5 +1,6 @@
 //! An operator: keyspaces, moves, members. Orders come from the world; each is tried once, as a person would.
 
+use super::decision::{self, Decision};
 use super::dial::Dials;
 use super::worker::Common;
 use crate::history::What;
@@ -7,7 +8,7 @@ use crate::ledger::Ledger;
 use crate::world::{Host, Ms, Process, Rate};
 use ringfence::ErrorKind;
 use ringfence::admin::{Admin, NodeRole, PolicyChange};
-use ringfence::ids::{NodeId, PartitionId, Scope, WorkerId};
+use ringfence::ids::{NodeId, PartitionId, Scope, SessionId, WorkerId};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedSender};
@@ -31,6 +32,11 @@ pub(crate) enum Order {
     Remove(NodeId),
     /// Add a node, and when it is in, remove another: again and again, until it is done or this time has come.
     Exchange(Option<(NodeId, Host)>, Option<(NodeId, Host)>, Ms),
+    /// Decide something about where partitions are; it is left as it is when this time has come.
+    Decide(Decision, Ms),
+    /// Restart a worker as a rolling restart does: drain it until it joins again, and stop it when it is empty. When this time
+    /// has come it is left as it is, and let back in.
+    Roll(WorkerId, Host, Ms),
 }
 
 /// What the operator has certainly done.
@@ -40,6 +46,8 @@ pub(crate) enum Done {
     Removed(Host),
     /// A keyspace was created again.
     Recreated,
+    /// A worker that is to be restarted owns nothing.
+    Emptied(Host),
 }
 
 /// How often the value in the ledger is changed, and read.
@@ -157,10 +165,27 @@ async fn carry_out(
             admin.move_partition(&keyspace, partition, &to).await?;
         }
         Order::Transfer => drop(admin.transfer_leadership(None).await?),
+        Order::Decide(decision, until) => {
+            let decided = within(common, until, decision::carry_out(admin, decision)).await;
+            if let Some(text) = decided.transpose()? {
+                record(What::Note { text });
+            }
+        }
+        Order::Roll(worker, host, until) => {
+            let roll = async {
+                admin.set_worker(&worker, &decision::drained_until_join(true)).await?;
+                decision::emptied(admin, &worker).await?;
+                let session = admin.worker(&worker).await?.session;
+                say(Done::Emptied(host));
+                decision::came_back(admin, &worker, session.map(SessionId::get)).await
+            };
+            let rolled = within(common, until, roll).await;
+            admin.set_worker(&worker, &decision::drained_until_join(false)).await?;
+            rolled.transpose()?;
+        }
         Order::Add(node, host) => admin.add_node(node, &host.address()).await?,
         Order::Remove(node) => admin.remove_node(node).await?,
         Order::Exchange(comes, leaves, until) => {
-            let left = Duration::from_millis(until.saturating_sub(common.time.now()));
             let exchange = async {
                 if let Some((node, host)) = comes {
                     add(admin, node, host).await?;
@@ -171,14 +196,21 @@ async fn carry_out(
                 }
                 Ok::<(), ringfence::Error>(())
             };
-            // What was not done by then is left undone, as after an operator who went home.
-            match tokio::time::timeout(left, exchange).await {
-                Ok(done) => done?,
-                Err(_) => record(What::Note { text: "it takes too long, and is left as it is".to_owned() }),
-            }
+            within(common, until, exchange).await.transpose()?;
         }
     }
     Ok(())
+}
+
+/// Does something until a time has come. What was not done by then is left undone, as after an operator who went home.
+async fn within<T>(common: &Common, until: Ms, work: impl Future<Output = T>) -> Option<T> {
+    let left = Duration::from_millis(until.saturating_sub(common.time.now()));
+    let done = tokio::time::timeout(left, work).await.ok();
+    if done.is_none() {
+        let text = "it takes too long, and is left as it is".to_owned();
+        common.recorder.record(common.time.us(), "operator", What::Note { text });
+    }
+    done
 }
 
 async fn add(admin: &Admin, node: NodeId, host: Host) -> Result<(), ringfence::Error> {

@@ -8,6 +8,7 @@ use fastrand::Rng;
 use ringfence::testkit::SimulatedMachine;
 use ringfence::{FencingToken, NotOwner, Ownership, Worker};
 use ringfence_core::ids::{Epoch, WorkerId};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub(crate) struct WorkerHost {
     leave: Arc<Notify>,
     /// Whether it was, in this life.
     told: AtomicBool,
+    /// It is told to leave, and to say that it comes back.
+    restart: Arc<Notify>,
     machine: SimulatedMachine,
     lives: u64,
     shared: Arc<Shared>,
@@ -81,6 +84,8 @@ pub(crate) struct Common {
     pub(crate) pace: u64,
     /// How long a process runs by itself, in milliseconds: it is paused between such ticks only.
     pub(crate) tick: u64,
+    /// The zones of workers, by name; those of others are not known.
+    pub(crate) zones: BTreeMap<String, String>,
 }
 
 impl WorkerHost {
@@ -96,6 +101,7 @@ impl WorkerHost {
             rate,
             leave: Arc::default(),
             told: AtomicBool::new(false),
+            restart: Arc::default(),
             machine: SimulatedMachine::new(),
             lives: 0,
             shared: Arc::new(Shared::new(name, host, 0, common)?),
@@ -120,11 +126,13 @@ impl WorkerHost {
         common.net.begin(self.host);
         let process = Process::new(common.time.now(), self.rate, seed)?;
         self.shared = Arc::new(Shared::new(&self.name, self.host, self.lives, common)?);
-        self.leave = Arc::default();
+        (self.leave, self.restart) = (Arc::default(), Arc::default());
         self.machine = SimulatedMachine::new();
         self.told = AtomicBool::new(false);
         let coordinator = Dials::new(&common.net, self.host).coordinator(&common.nodes)?;
-        let (name, machine, leave) = (self.name.clone(), self.machine.clone(), Arc::clone(&self.leave));
+        let (name, machine) = (self.name.clone(), self.machine.clone());
+        let (leave, restart) = (Arc::clone(&self.leave), Arc::clone(&self.restart));
+        let zone = common.zones.get(&name).cloned();
         let (shared, keyspaces) = (Arc::clone(&self.shared), common.keyspaces.clone());
         let random = Arc::new(Mutex::new(Rng::with_seed(seed)));
         process.runtime().spawn(async move {
@@ -133,6 +141,9 @@ impl WorkerHost {
                 .address(&shared.host.address())
                 .shutdown_limit(Some(Duration::from_secs(5)))
                 .simulated(&machine);
+            if let Some(zone) = &zone {
+                builder = builder.label("zone", zone);
+            }
             for keyspace in &keyspaces {
                 let (shared, random) = (Arc::clone(&shared), Arc::clone(&random));
                 builder = builder.own(keyspace, move |partition| {
@@ -141,7 +152,7 @@ impl WorkerHost {
                 });
             }
             let served = match builder.join().await {
-                Ok(worker) => worker.serve_until(leave.notified()).await,
+                Ok(worker) => served(worker, &leave, &restart).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = served {
@@ -178,6 +189,12 @@ impl WorkerHost {
         self.told.load(Ordering::Relaxed)
     }
 
+    /// Tells it to give everything back and end, and to say that it comes back.
+    pub(crate) fn restart(&self) {
+        self.told.store(true, Ordering::Relaxed);
+        self.restart.notify_one();
+    }
+
     /// Whether it ended by itself.
     pub(crate) fn ended(&self) -> bool {
         self.shared.ended.load(Ordering::Relaxed)
@@ -208,6 +225,16 @@ impl WorkerHost {
             self.shared.finish_claim(held);
         }
     }
+}
+
+/// Serves until it is told to leave, or to leave and come back.
+async fn served(worker: Worker, leave: &Notify, restart: &Notify) -> Result<(), ringfence::Error> {
+    tokio::select! {
+        ended = worker.ended() => return ended,
+        () = leave.notified() => {}
+        () = restart.notified() => return worker.leave_to_restart().await,
+    }
+    worker.leave().await
 }
 
 impl Shared {

@@ -30,11 +30,12 @@ impl Grants {
         };
         let new: Vec<What> = unseen(seen, &newest_first, grant)
             .into_iter()
-            .map(|(_, tenure)| What::Granted {
+            .map(|(grant, tenure)| What::Granted {
                 scope: scope.clone(),
                 epoch: tenure.epoch,
                 session: tenure.session,
                 worker: tenure.worker.clone(),
+                entry: Some(grant.entry),
             })
             .collect();
         if let Some(last) = new.last() {

@@ -32,7 +32,7 @@ impl<'a> Seen<'a> {
     fn event(&mut self, index: usize, event: &'a Event, verdict: &mut Verdict) {
         let by = event.by.as_str();
         match &event.what {
-            What::Granted { scope, epoch, session, worker } => {
+            What::Granted { scope, epoch, session, worker, .. } => {
                 self.grant(index, by, (scope, *epoch), *session, verdict);
                 self.owner(index, (scope, *epoch), worker, verdict);
             }

@@ -12,6 +12,7 @@
 //! | G4, I6 | owners come back after the last fault, and then all is quiet | `progress` |
 //! | G4 | what an owner left when all was well is granted again within the promised bound | `takeover` |
 //! | | there was something to judge | `inert` |
+//! | | what operators decided is done, and nothing that they forbade | `placement` |
 //!
 //! I5, how long a handle is valid, is judged by G3: it shows when a handle outlives it. A history that cannot be judged, for
 //! instance because it ends before a bound that it is to be held against, is a violation and not a pass.
@@ -22,6 +23,7 @@ mod epochs;
 mod inert;
 mod linear;
 mod operations;
+mod placement;
 mod progress;
 mod store;
 mod takeover;
@@ -103,5 +105,6 @@ pub fn check(history: &History, rules: &Rules) -> Verdict {
     tenures::check(history, rules, &mut verdict);
     progress::check(history, rules, &mut verdict);
     takeover::check(history, rules, &mut verdict);
+    placement::check(history, &mut verdict);
     verdict
 }

@@ -32,7 +32,8 @@ impl Story {
 
     fn granted(&mut self, e: u64, session: u64, to: &str) -> &mut Story {
         let session = SessionId::new(session).unwrap();
-        self.then("log", What::Granted { scope: scope(), epoch: epoch(e), session, worker: worker(to) })
+        let (scope, epoch, worker) = (scope(), epoch(e), worker(to));
+        self.then("log", What::Granted { scope, epoch, session, worker, entry: None })
     }
 
     fn began(&mut self, by: &str, e: u64) -> &mut Story {
@@ -156,7 +157,8 @@ fn g2_an_epoch_granted_to_two_sessions_is_found() {
     story.granted(3, 1, "a");
     // Another node's log.
     let session = SessionId::new(2).unwrap();
-    story.then("log of n2", What::Granted { scope: scope(), epoch: epoch(3), session, worker: worker("a") });
+    let (scope, epoch, worker) = (scope(), epoch(3), worker("a"));
+    story.then("log of n2", What::Granted { scope, epoch, session, worker, entry: None });
     story.only(Rule::GrantedOnce);
 }
 

@@ -59,6 +59,18 @@ pub enum Rule {
     NeverCalm,
     /// Nothing happened: a keyspace was never there, or nobody led, owned, or wrote.
     Inert,
+    /// A planned move began of what an operator had frozen.
+    FrozenMoved,
+    /// A worker got a partition that is drained, cordoned or frozen.
+    GrantedToNoTaker,
+    /// A partition was granted to another worker while it was to wait for its last owner, which is being restarted.
+    HoldBroken,
+    /// When all was steady a drained worker still owned something.
+    DrainUnfinished,
+    /// When all was steady a pinned partition was elsewhere, although its worker takes partitions.
+    PinIgnored,
+    /// When all was steady an approved plan had not come to its end.
+    PlanUnfinished,
 }
 
 /// One broken rule.

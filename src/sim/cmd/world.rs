@@ -93,6 +93,10 @@ fn report(plan: &Plan, outcome: &Outcome) -> anyhow::Result<Report> {
     let count = |is: fn(&What) -> bool| events.iter().filter(|event| is(&event.what)).count() as u64;
     let broken = outcome.broken.iter().cloned();
     let violations = outcome.verdict.violations.iter().map(ToString::to_string);
+    let steady = events.iter().position(|event| matches!(event.what, What::Steady)).map(|at| &events[at..]);
+    let steady_us = steady.and_then(|events| Some(events.last()?.at - events.first()?.at)).unwrap_or(0);
+    let granted =
+        steady.unwrap_or_default().iter().filter(|event| matches!(event.what, What::Granted { .. }));
     Ok(Report {
         seed: plan.seed,
         held: outcome.held(),
@@ -101,9 +105,12 @@ fn report(plan: &Plan, outcome: &Outcome) -> anyhow::Result<Report> {
         faults: plan.faults.len() as u64,
         elections: outcome.figures.elections,
         tenures: count(|what| matches!(what, What::Began { .. })),
+        moves: count(|what| matches!(what, What::MoveBegan { .. })),
         writes: count(|what| matches!(what, What::Applied { .. })),
         refused: count(|what| matches!(what, What::RefusedStale { .. } | What::RefusedSession { .. })),
         simulated_ms: outcome.figures.simulated_ms,
+        steady_ms: steady_us / 1_000,
+        moved_when_steady: granted.count() as u64,
         took_ms: 0,
         history: fingerprint(outcome)?,
     })

@@ -1,5 +1,6 @@
 //! One event, and all there is to say in one.
 
+use super::Fact;
 use super::wire;
 use ringfence_core::ids::{Epoch, KeyspaceName, NodeId, Scope, SessionId, Term, WorkerId};
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,58 @@ pub enum What {
         /// Of which worker.
         #[serde(with = "wire::text")]
         worker: WorkerId,
+        /// The entry that granted it, where the observer sees the log.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entry: Option<u64>,
+    },
+    /// A log of the coordinator was seen to hold a fact, or to hold it no more. Only an observer who sees every log of it
+    /// can say so, each change once.
+    Holds {
+        /// What.
+        fact: Fact,
+        /// Whether it is so from here on.
+        holds: bool,
+        /// The change came after this entry.
+        after: u64,
+        /// Entries above this one were decided by leaders who knew of it.
+        known: u64,
+    },
+    /// A log of the coordinator was seen to begin a planned move. Each is told once.
+    MoveBegan {
+        /// Of what.
+        #[serde(with = "wire::text")]
+        scope: Scope,
+        /// Under which epoch it is taken from its owner.
+        #[serde(with = "wire::number")]
+        epoch: Epoch,
+        /// The owner.
+        #[serde(with = "wire::text")]
+        from: WorkerId,
+        /// Who shall have it next.
+        #[serde(with = "wire::text")]
+        to: WorkerId,
+        /// An operator asked for this very move.
+        asked: bool,
+        /// Why, for people.
+        why: String,
+        /// It began after this entry.
+        after: u64,
+        /// And not after this one.
+        seen: u64,
+    },
+    /// A log of the coordinator was seen to keep a partition for its last owner, which is being restarted.
+    Held {
+        /// What.
+        #[serde(with = "wire::text")]
+        scope: Scope,
+        /// Its last epoch.
+        #[serde(with = "wire::number")]
+        epoch: Epoch,
+        /// For whom.
+        #[serde(with = "wire::text")]
+        worker: WorkerId,
+        /// For how long at the most, in milliseconds.
+        for_ms: u64,
     },
     /// A log of the coordinator was seen to take a grant back: released, expired, or ended otherwise.
     Vacated {

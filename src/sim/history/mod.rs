@@ -6,6 +6,7 @@
 //! late may be put in wherever it fits.
 
 mod event;
+mod fact;
 mod grants;
 mod recorder;
 mod transcript;
@@ -15,4 +16,5 @@ pub(crate) use grants::{Grant, unseen};
 pub(crate) use transcript::Values;
 
 pub use event::{Call, Ending, Event, OpId, Outcome, What};
+pub use fact::Fact;
 pub use recorder::{History, HistoryError, Recorder};

@@ -37,8 +37,15 @@ impl fmt::Display for Ms {
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::Granted { scope, epoch, session, worker } => {
+            What::Granted { scope, epoch, session, worker, .. } => {
                 write!(f, "granted {scope} {epoch} to {worker} ({session})")
+            }
+            What::Holds { fact, holds, .. } => write!(f, "{fact}: {holds}"),
+            What::MoveBegan { scope, epoch, from, to, why, .. } => {
+                write!(f, "a move of {scope} {epoch} from {from} to {to} has begun ({why})")
+            }
+            What::Held { scope, epoch, worker, for_ms } => {
+                write!(f, "{scope} {epoch} waits for {worker}, at most {for_ms} ms")
             }
             What::Vacated { scope, epoch, why } => write!(f, "vacated {scope} {epoch}: {why}"),
             What::KeyspaceCreated { keyspace, partitions } => {

@@ -1,5 +1,6 @@
 //! What goes wrong, or is done by an operator.
 
+use super::choice::Choice;
 use crate::world::{Host, Ms};
 use std::fmt;
 
@@ -89,12 +90,20 @@ pub enum Fault {
     KillWorkers(u64),
     /// All nodes are killed at once and are back after a while, while nothing is an excuse: nothing changes hands.
     RestartNodes(u64),
+    /// An operator decides something about where partitions are.
+    Decide(Choice),
+    /// A worker is restarted after it has said so, and comes back after a while.
+    Restart(Host, u64),
+    /// An operator drains a worker; when it is empty it leaves, comes back after a while, and is let in again.
+    Roll(Host, u64),
+    /// The same, and it is no excuse: nothing changes hands.
+    Unnoticed(Box<Fault>),
 }
 
 impl Fault {
     /// How many kinds of faults there are.
     #[cfg(test)]
-    pub(super) const KINDS: usize = 35;
+    pub(super) const KINDS: usize = 39;
 
     /// It strikes when all others are over, and stays to the end.
     #[cfg(test)]
@@ -104,7 +113,7 @@ impl Fault {
 
     /// Owners must not notice it, so for the judge it is none.
     pub(super) fn is_no_excuse(&self) -> bool {
-        matches!(self, Fault::RestartNodes(_))
+        matches!(self, Fault::RestartNodes(_) | Fault::Unnoticed(_))
     }
 }
 

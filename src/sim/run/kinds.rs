@@ -1,12 +1,13 @@
 //! Kinds of worlds. Most of them have a bit of everything; the others are about one thing that seldom happens by itself.
 
+use super::choice::Choice;
 use super::fault::{Fault, Timed};
 use super::plan::{Plan, QUIET_MS};
 use crate::world::{Host, Ms, Rate};
 use fastrand::Rng;
 use std::time::Duration;
 
-/// What a world is like. The seed decides it: what is left of it divided by 16.
+/// What a world is like. The seed decides it: what is left of it divided by 16, and by 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A bit of everything.
@@ -23,6 +24,12 @@ pub enum Kind {
     Large,
     /// The first node begins with the data directory of the oldest format.
     OldFormat,
+    /// Operators decide all the time where partitions are to be.
+    Operated,
+    /// Workers are restarted one after the other, as for a new version.
+    Rolling,
+    /// Members stay as they are for ten minutes, whatever else happens that nobody may notice.
+    Steady,
 }
 
 /// What is left of a seed divided by this decides what a world is like.
@@ -35,12 +42,18 @@ const NEWCOMERS: u16 = 6;
 const QUIET_AT_REST_MS: u64 = 3_000;
 /// How long whoever is granted a partition then may take to be ready.
 const READY_MS: u64 = 2_500;
-/// How much slower owners work in a large world.
+/// How much slower owners work in a large world, and in one that lasts for ten minutes.
 const LARGE_PACE: u64 = 250;
+/// How long nothing may change hands in a steady world.
+const STEADY_MS: Ms = 600_000;
 
 impl Kind {
     pub(super) fn of(seed: u64) -> Kind {
         match seed % KINDS {
+            // It costs as much as several others.
+            15 if seed % 256 == 255 => Kind::Steady,
+            5 | 6 => Kind::Operated,
+            15 => Kind::Rolling,
             8 | 9 => Kind::Members,
             10 => Kind::Stuck,
             11 => Kind::Forgetful,
@@ -55,9 +68,9 @@ impl Kind {
     pub(super) fn calmer(self) -> u64 {
         match self {
             Kind::Mixed | Kind::Forgetful | Kind::OldFormat | Kind::Stuck => 1,
-            Kind::Members => 2,
-            Kind::Edge => 3,
-            Kind::Large => 4,
+            Kind::Members | Kind::Operated => 2,
+            Kind::Edge | Kind::Rolling => 3,
+            Kind::Large | Kind::Steady => 4,
         }
     }
 
@@ -67,6 +80,8 @@ impl Kind {
             // A leader notices that its disk stands still after three seconds, and asks another to lead; a worker that asks a
             // node that hangs gives up after a while.
             Kind::Stuck => 6_000,
+            // There may be many moves to make, two at a time, and owners that take their time.
+            Kind::Operated => 6_000,
             _ => 0,
         }
     }
@@ -81,18 +96,24 @@ impl Kind {
             }
             // Too much work for one second, and for nothing.
             Kind::Large => !matches!(fault, Fault::Recreate(_) | Fault::Twin(..)),
-            Kind::Mixed | Kind::Forgetful | Kind::Edge => true,
+            // A name is to stand for one process, and settings for one keyspace.
+            Kind::Rolling => !matches!(fault, Fault::Recreate(_) | Fault::Twin(..)),
+            Kind::Mixed | Kind::Forgetful | Kind::Edge | Kind::Operated | Kind::Steady => true,
         }
     }
 
     /// How much slower owners work than in other worlds.
     pub(super) fn pace(self) -> u64 {
-        if self == Kind::Large { LARGE_PACE } else { 1 }
+        if matches!(self, Kind::Large | Kind::Steady) { LARGE_PACE } else { 1 }
     }
 
     /// How often everybody is looked at, in milliseconds; 1 is as often as anything happens.
     pub(super) fn look_every(self) -> Ms {
-        if self == Kind::Large { 40 } else { 1 }
+        match self {
+            Kind::Large => 40,
+            Kind::Steady => 8,
+            _ => 1,
+        }
     }
 }
 
@@ -125,6 +146,7 @@ impl Plan {
                 self.compaction = (200, 50);
                 (self.heals, self.ends) = (20_000, 48_000);
             }
+            Kind::Operated | Kind::Rolling | Kind::Steady => self.begin_with_choices(random),
             Kind::OldFormat => {
                 self.partitions = 3;
                 self.nodes = [1, 2, 3].map(Host).to_vec();
@@ -141,6 +163,9 @@ impl Plan {
         }
         match self.kind {
             Kind::Mixed | Kind::OldFormat => {}
+            Kind::Operated => self.decide(random),
+            Kind::Rolling => self.roll(random),
+            Kind::Steady => self.go_unnoticed(random),
             Kind::Members => self.exchange_members(random),
             // A moment after the judge was told that everything is well: it is to be so from then on.
             Kind::Stuck => {
@@ -231,6 +256,100 @@ impl Plan {
                 self.strike(after, Fault::Pause(worker, random.u64(20..ttl)), random);
             }
             at += hears + 3 * ttl + random.u64(500..3_000);
+        }
+    }
+    /// Zones, budgets, and what else an operator chooses before anything happens.
+    fn begin_with_choices(&mut self, random: &mut Rng) {
+        self.partitions = random.u32(3..=12);
+        let first = self.workers[0].0;
+        self.workers = (first..first + random.u16(3..=5)).map(Host).collect();
+        self.zones = if random.bool() { random.u8(2..=3) } else { 0 };
+        self.max_moves_in_flight = [None, Some(2), Some(5)][random.usize(..3)];
+        self.rejoin_hold = Duration::from_millis(if random.bool() { random.u64(1_000..6_000) } else { 0 });
+        match self.kind {
+            Kind::Operated => self.heals = 30_000,
+            Kind::Steady => {
+                self.beyond_drift = false;
+                self.rates.clear();
+                self.tick = 8;
+                self.lock_delay = Duration::ZERO;
+                self.heals = QUIET_MS + 4_000;
+                self.ends = self.heals + self.progress_ms() + STEADY_MS + 2_000;
+            }
+            _ => {}
+        }
+    }
+
+    fn decide(&mut self, random: &mut Rng) {
+        let every = random.u64(150..1_500);
+        let mut at = QUIET_MS;
+        loop {
+            at += random.u64(1..=every * 2);
+            if at + 1_000 > self.heals {
+                return;
+            }
+            if random.u8(..12) == 0 {
+                let worker = self.workers[random.usize(..self.workers.len())];
+                let fault = self.restart(worker, random);
+                self.strike(at, fault, random);
+            }
+            let choice = Choice::draw(self, random);
+            self.strike(at, Fault::Decide(choice), random);
+        }
+    }
+
+    fn restart(&self, worker: Host, random: &mut Rng) -> Fault {
+        let hold = u64::try_from(self.rejoin_hold.as_millis()).unwrap_or(u64::MAX);
+        // Most are back in time.
+        let in_time = if random.u8(..4) == 0 { hold + 3_000 } else { (hold * 2 / 3).max(1_000) };
+        Fault::Restart(worker, random.u64(20..in_time))
+    }
+
+    /// One worker after the other, either drained before, or with a word that it comes back.
+    fn roll(&mut self, random: &mut Rng) {
+        let drained = random.bool();
+        if !drained {
+            self.rejoin_hold = Duration::from_millis(random.u64(2_000..6_000));
+        }
+        let mut at = QUIET_MS;
+        for worker in self.workers.clone() {
+            at += random.u64(500..1_500);
+            let fault = if drained {
+                Fault::Roll(worker, random.u64(20..2_000))
+            } else {
+                self.restart(worker, random)
+            };
+            self.strike(at, fault, random);
+            at += random.u64(3_000..5_000);
+        }
+    }
+
+    /// Operators decide; then, when all that is done, nothing that happens may make a difference to anybody.
+    fn go_unnoticed(&mut self, random: &mut Rng) {
+        for _ in 0..random.u32(0..8) {
+            let choice = Choice::draw(self, random);
+            let at = random.u64(QUIET_MS + 1..self.heals);
+            self.strike(at, Fault::Decide(choice), random);
+        }
+        let ttl = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
+        let mut at = self.steady + 1_000;
+        loop {
+            at += random.u64(500..40_000);
+            if at + 5_000 > self.ends {
+                return;
+            }
+            let (node, worker) = (random.usize(..self.nodes.len()), random.usize(..self.workers.len()));
+            let (node, worker) = (self.nodes[node], self.workers[worker]);
+            let fault = match random.u8(..7) {
+                0 => Fault::Transfer,
+                // It is suspected, and heard of again.
+                1 | 2 => Fault::Pause(worker, random.u64(20..ttl / 2)),
+                3 => Fault::Pause(node, random.u64(20..2_000)),
+                4 => Fault::Kill(node, random.u64(50..2_000)),
+                5 => Fault::WallJump(node, random.i64(-3_600_000..3_600_000)),
+                _ => Fault::Reset(worker, node),
+            };
+            self.strike(at, Fault::Unnoticed(Box::new(fault)), random);
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `choice` | what an operator decides about where partitions are |
+//! | `directed` | what the logs hold of that |
 //! | `fault` | what goes wrong |
 //! | `kinds` | what a world is about |
 //! | `panics` | what panicked |
@@ -9,6 +11,8 @@
 //! | `stage` | the actors, and what a fault does to them |
 //! | `witness` | what is written down by whoever sees through everything |
 
+mod choice;
+mod directed;
 mod fault;
 mod kinds;
 mod panics;
@@ -16,6 +20,7 @@ mod plan;
 mod stage;
 mod witness;
 
+pub use choice::Choice;
 pub use fault::{Fault, Timed};
 pub use kinds::{KINDS, Kind};
 pub use plan::Plan;

@@ -50,6 +50,12 @@ pub struct Plan {
     pub drain_deadline: Option<Duration>,
     /// How long a partition cools after its owner failed.
     pub lock_delay: Duration,
+    /// Over how many zones the workers are spread; 0: nobody says in which zone it is.
+    pub zones: u8,
+    /// How many planned moves run at once, when that is not as usual.
+    pub max_moves_in_flight: Option<u32>,
+    /// How long the partitions of a worker that announced its restart wait for it.
+    pub rejoin_hold: Duration,
     /// What goes wrong, in order.
     pub faults: Vec<Timed>,
     /// The last fault is over.
@@ -91,6 +97,9 @@ impl Plan {
             drain_deadline: [None, Some(Duration::from_millis(200)), Some(Duration::from_secs(2))]
                 [random.usize(..3)],
             lock_delay: Duration::from_millis(if random.u8(..4) == 0 { random.u64(1..1_500) } else { 0 }),
+            zones: 0,
+            max_moves_in_flight: None,
+            rejoin_hold: Duration::ZERO,
             faults: Vec::new(),
             heals,
             steady: 0,
@@ -121,15 +130,21 @@ impl Plan {
         u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) + 1_000
     }
 
-    /// The keyspaces: one taken over by lease, one by fence unless the world is large.
+    /// The keyspaces: one taken over by lease, one by fence unless the world is large or steady.
     pub(super) fn keyspaces() -> [&'static str; 2] {
         ["orders", "fast"]
     }
 
+    /// The zone of a worker, by its number.
+    pub(super) fn zone(&self, worker: usize) -> Option<String> {
+        (self.zones > 0).then(|| format!("z{}", worker % usize::from(self.zones)))
+    }
+
     /// The one in which leases are not promised, if there is one.
     pub(super) fn fast_keyspace(&self) -> Option<KeyspaceName> {
-        // Its owners end when they are without connection for a moment, and all connections of a large world break at once.
-        (self.kind != Kind::Large).then(|| Plan::keyspaces()[1].parse().ok())?
+        // Its owners end when they are without connection for a moment: all connections of a large world break at once, and
+        // in a steady one nobody may notice that.
+        (!matches!(self.kind, Kind::Large | Kind::Steady)).then(|| Plan::keyspaces()[1].parse().ok())?
     }
 
     /// How each of them is taken over.
@@ -239,7 +254,7 @@ mod tests {
     #[test]
     fn every_kind_of_fault_is_drawn_in_order_and_within_the_time_of_trouble() {
         let mut kinds = BTreeSet::new();
-        for plan in (0..400).map(Plan::of) {
+        for plan in (0..512).map(Plan::of) {
             assert!(plan.faults.is_sorted_by_key(|timed| timed.at));
             assert!(plan.heals < plan.steady && plan.steady < plan.ends, "{plan:?}");
             for timed in &plan.faults {

@@ -1,5 +1,6 @@
 //! A witness that sees into every node: what its log granted, who led, and whether all nodes became the same.
 
+use super::directed::Directed;
 use crate::actors::node::Node;
 use crate::history::{Grant, Recorder, What, unseen};
 use ringfence_core::ids::{KeyspaceId, LogIndex, PartitionId, Scope};
@@ -15,6 +16,7 @@ pub(super) struct Witness {
     lives: BTreeMap<u64, Life>,
     elected: BTreeSet<(u64, u64)>,
     states: BTreeMap<LogIndex, (u64, u64)>,
+    directed: Directed,
     told: Told,
     /// All is steady: a life that begins to read its log tells only what nobody has told before.
     pub(super) steady: bool,
@@ -38,6 +40,8 @@ struct Told {
 struct Life {
     number: u64,
     watched: Option<(watch::Receiver<RaftStatus>, watch::Receiver<LogIndex>)>,
+    /// How far it had come when it was looked at last.
+    applied: u64,
     seen: BTreeMap<Key, Seen>,
 }
 
@@ -84,6 +88,11 @@ impl Witness {
         if first || applied.has_changed().unwrap_or(false) {
             applied.borrow_and_update();
             let local = context.replica.lock();
+            let led = (status.borrow().leads(), status.borrow().last_log);
+            let before = std::mem::replace(&mut life.applied, local.state.applied().get());
+            self.directed.look(&local.state, before, led, |what| {
+                recorder.record(at_us, format!("n{id}"), what);
+            });
             let actor = format!("n{id}.{}", life.number);
             let (told, steady) = (&mut self.told, self.steady);
             life.read(&local.state, |key, change, grant, what| {
@@ -153,6 +162,7 @@ impl Seen {
                 epoch: tenure.epoch,
                 session: tenure.session,
                 worker: tenure.worker.clone(),
+                entry: Some(grant.entry),
             };
             tell(Change::Granted, grant, granted);
         }

@@ -40,12 +40,18 @@ pub struct Report {
     pub elections: u64,
     /// Tenures that began.
     pub tenures: u64,
+    /// Planned moves that began.
+    pub moves: u64,
     /// Writes that the store took.
     pub writes: u64,
     /// Writes that the fence refused.
     pub refused: u64,
     /// Simulated time, in milliseconds.
     pub simulated_ms: u64,
+    /// For how long of it nothing was to change hands, in milliseconds.
+    pub steady_ms: u64,
+    /// Grants in that time.
+    pub moved_when_steady: u64,
     /// Time that it took, in milliseconds.
     pub took_ms: u64,
     /// Stands for everything that happened: the same seed gives the same number.
@@ -143,12 +149,13 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} faults, {} elections, {} tenures, {} writes, {} refused; {} events (history {}); {} s simulated \
-             in {} ms",
+            "seed {}: {} faults, {} elections, {} tenures, {} moves, {} writes, {} refused; {} events (history {}); {} s \
+             simulated in {} ms",
             self.seed,
             self.faults,
             self.elections,
             self.tenures,
+            self.moves,
             self.writes,
             self.refused,
             self.events,

@@ -87,6 +87,7 @@ impl Stage {
             keyspaces: Plan::keyspaces().map(str::to_owned).to_vec(),
             pace: plan.kind.pace(),
             tick: plan.tick,
+            zones: (0..plan.workers.len()).filter_map(|w| Some((name(w), plan.zone(w)?))).collect(),
         };
         let rate =
             |host| plan.rates.iter().find(|(of, _)| *of == host).map_or(Rate::default(), |(_, rate)| *rate);
@@ -96,8 +97,8 @@ impl Stage {
             nodes.insert(*host, Node::new(*host, disk, rate(*host), plan.compaction));
         }
         let mut workers = BTreeMap::new();
-        for (host, number) in plan.workers.iter().zip(1..) {
-            let worker = WorkerHost::new(&format!("w{number}"), *host, rate(*host), &common)?;
+        for (host, number) in plan.workers.iter().zip(0..) {
+            let worker = WorkerHost::new(&name(number), *host, rate(*host), &common)?;
             workers.insert(*host, worker);
         }
         let router = RouterHost::start(ROUTER, &common, plan.partitions, random.u64(..))?;
@@ -287,6 +288,8 @@ impl Stage {
             takeover: Some(self.plan.takeovers()[keyspace]),
             drain_deadline: self.plan.drain_deadline,
             lock_delay: Some(self.plan.lock_delay),
+            max_moves_in_flight: self.plan.max_moves_in_flight,
+            rejoin_hold: Some(self.plan.rejoin_hold).filter(|hold| !hold.is_zero()),
             ..PolicyChange::default()
         };
         let name = Plan::keyspaces()[keyspace].to_owned();
@@ -315,6 +318,11 @@ impl Stage {
         }
         (history, figures, broken)
     }
+}
+
+/// The name of a worker, by its number.
+fn name(worker: usize) -> String {
+    format!("w{}", worker + 1)
 }
 
 /// A node's id is the number of its host.

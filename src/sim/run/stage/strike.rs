@@ -111,6 +111,25 @@ impl Stage {
                 }
             }
             Fault::Transfer => self.operator.order(Order::Transfer),
+            Fault::Decide(choice) => {
+                let name = |host| self.workers.get(&host).and_then(|w| WorkerId::new(&w.name).ok());
+                if let Some(decision) = choice.decision(name)? {
+                    self.operator.order(Order::Decide(decision, self.plan.heals));
+                }
+            }
+            Fault::Restart(host, for_ms) => {
+                self.back.insert(host, for_ms);
+                if let Some(worker) = self.workers.get(&host) {
+                    worker.restart();
+                }
+            }
+            Fault::Roll(host, for_ms) => {
+                self.back.insert(host, for_ms);
+                if let Some(worker) = self.workers.get(&host) {
+                    self.operator.order(Order::Roll(WorkerId::new(&worker.name)?, host, self.plan.heals));
+                }
+            }
+            Fault::Unnoticed(fault) => self.strike(*fault, random)?,
             Fault::Replace(new, old) => {
                 self.add_node(new, random)?;
                 self.operator.order(Order::Add(id(new)?, new));

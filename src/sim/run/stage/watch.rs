@@ -82,6 +82,11 @@ impl Stage {
                     let after = self.random.u64(1..5_000);
                     self.later(after, Later::Gone(host));
                 }
+                Done::Emptied(host) => {
+                    if let Some(worker) = self.workers.get(&host) {
+                        worker.leave();
+                    }
+                }
                 Done::Recreated => {
                     // A session serves the keyspaces that were there when it was opened, so the workers are started anew;
                     // earlier they would find the old one again where its end takes its time.
