@@ -117,9 +117,13 @@ impl KeyspaceView {
             let room = CHUNK.min(last.len() + total.saturating_sub(have));
             chunks.push(last.iter().cloned().chain(std::iter::repeat(Slot::NEW)).take(room).collect());
         }
-        while chunks.len() * CHUNK < total {
-            let len = CHUNK.min(total - chunks.len() * CHUNK);
-            chunks.push(vec![Slot::NEW; len].into());
+        // As in a new view: what nothing is known of is one and the same chunk.
+        if let Some(whole) = (total / CHUNK).checked_sub(chunks.len()).filter(|whole| *whole > 0) {
+            let full: Arc<[Slot]> = vec![Slot::NEW; CHUNK].into();
+            chunks.extend(std::iter::repeat_n(full, whole));
+        }
+        if chunks.len() * CHUNK < total {
+            chunks.push(vec![Slot::NEW; total % CHUNK].into());
         }
         KeyspaceView { name: self.name.clone(), partitioner, chunks }
     }

@@ -79,7 +79,11 @@ impl Plan {
         let most = if beyond_drift { 60_000 } else { 4_500 };
         let all = nodes.iter().chain(&workers);
         let rates = all.map(|host| (*host, Rate { ppm: random.i64(-most..=most) })).collect();
-        let ttl = Duration::from_secs(random.u64(1..=3));
+        let ttl = match (kind, random.u64(1..=3)) {
+            // An election and a connection to the next leader have to fit into a lease, or a killed leader is noticed.
+            (Kind::Steady, _) => Duration::from_secs(3),
+            (_, seconds) => Duration::from_secs(seconds),
+        };
         let heals = 36_000;
         let mut plan = Plan {
             seed,

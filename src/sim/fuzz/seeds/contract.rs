@@ -121,6 +121,8 @@ fn value(field: &FieldDescriptorProto, time: u64) -> u64 {
         "epoch" | "from_epoch" => 42,
         "ttl_ms" | "drain_deadline_ms" | "lock_delay_ms" => 10_000,
         "partitions" | "max_moves_in_flight" => 64,
+        // Half of them were there before, and most have been split.
+        "split_from" => 40,
         "node" | "key" => time + 1,
         "index" => 0,
         _ => 1,
