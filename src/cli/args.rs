@@ -52,9 +52,9 @@ enum Verb {
     Dev(dev::DevArgs),
     /// One screen for the person on call; exit code 1 when somebody is needed
     Status(status::StatusArgs),
-    /// Create, change, list and delete keyspaces
+    /// Create, change, list, split and delete keyspaces
     Keyspace(keyspace::KeyspaceArgs),
-    /// List, show, drain, cordon, weigh and forget workers
+    /// List, show, drain, cordon, weigh, evict and forget workers
     Worker(Box<worker::WorkerArgs>),
     /// List, show, move, pin and weigh partitions, and tell why they are where they are
     Partition(Box<partition::PartitionArgs>),

@@ -59,8 +59,9 @@ impl Ownership {
     ///
     /// ```
     /// # let (ownership, _control) = ringfence::testkit::Granted::new("orders", 1).partitions(2).start()?;
-    /// let (mine, other): (Vec<_>, Vec<_>) = ["a", "b", "c", "d"].iter().partition(|key| ownership.covers(key));
-    /// assert_eq!((mine.len(), other.len()), (2, 2));
+    /// let keys = ["a", "b", "c", "d"];
+    /// let (mine, other): (Vec<&str>, Vec<&str>) = keys.into_iter().partition(|key| ownership.covers(key));
+    /// assert!(!mine.is_empty() && !other.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
