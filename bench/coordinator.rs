@@ -5,13 +5,16 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "nodes.rs"]
+mod nodes;
+
+use nodes::three_nodes;
 use ringfence_api::v1::admin_service_client::AdminServiceClient;
 use ringfence_api::v1::worker_service_client::WorkerServiceClient;
 use ringfence_api::v1::{self, attach_request, attach_response, report_item};
 use ringfence_api::{Failure, PROTOCOL};
-use ringfence_server::{Coordinator, Given};
+use ringfence_server::Coordinator;
 use sha2::{Digest as _, Sha256};
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,27 +26,6 @@ use tonic::transport::Channel;
 const SECRET: &[u8] = b"the secret of every session of this bench";
 const MEASURE: Duration = Duration::from_secs(4);
 const PARTITIONS: u32 = 10_000;
-
-async fn three_nodes(dir: &std::path::Path) -> Vec<Coordinator> {
-    let reserved: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let list: Vec<String> =
-        (1..).zip(&reserved).map(|(id, at)| format!("{id}={}", at.local_addr().unwrap())).collect();
-    let mut nodes = Vec::new();
-    for (id, listener) in (1..).zip(reserved) {
-        let given = Given {
-            node: Some(id),
-            listen: Some(listener.local_addr().unwrap().to_string()),
-            data_dir: Some(dir.join(id.to_string())),
-            cluster: Some(list.clone()),
-            ..Given::default()
-        };
-        nodes.push(Coordinator::with(given.check().unwrap()).listener(listener).start().await.unwrap());
-    }
-    for node in &nodes {
-        node.ready().await.unwrap();
-    }
-    nodes
-}
 
 /// The leader's endpoint, by asking each node for a read that only the leader answers.
 async fn leader(nodes: &[Coordinator]) -> String {

@@ -6,14 +6,17 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "nodes.rs"]
+mod nodes;
+
+use nodes::three_nodes;
 use ringfence::admin::{Admin, PolicyChange, WorkerChange};
 use ringfence::fence::{DeclaredFence, MemoryFence};
 use ringfence::ids::{PartitionId, WorkerId};
 use ringfence::router::{Owner, Router};
 use ringfence::{NotOwner, Ownership, Worker};
-use ringfence_server::{Coordinator, Given};
+use ringfence_server::Coordinator;
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,27 +26,6 @@ const CROWD: u32 = 1_000;
 const WATCHED: u32 = 4;
 const MOVES: usize = 100;
 const PERIOD: Duration = Duration::from_millis(1);
-
-async fn three_nodes(dir: &std::path::Path) -> Vec<Coordinator> {
-    let reserved: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let list: Vec<String> =
-        (1..).zip(&reserved).map(|(id, at)| format!("{id}={}", at.local_addr().unwrap())).collect();
-    let mut nodes = Vec::new();
-    for (id, listener) in (1..).zip(reserved) {
-        let given = Given {
-            node: Some(id),
-            listen: Some(listener.local_addr().unwrap().to_string()),
-            data_dir: Some(dir.join(id.to_string())),
-            cluster: Some(list.clone()),
-            ..Given::default()
-        };
-        nodes.push(Coordinator::with(given.check().unwrap()).listener(listener).start().await.unwrap());
-    }
-    for node in &nodes {
-        node.ready().await.unwrap();
-    }
-    nodes
-}
 
 /// The last write to each watched partition, and every gap between two owners.
 #[derive(Default)]
