@@ -1,0 +1,120 @@
+//! The grants of what has no owner.
+
+use super::{ERROR_PACE, Placing};
+use crate::ids::{PartitionKey, SessionId};
+use crate::lead::brake::BRAKE_PACE;
+use crate::lead::budget::Budget;
+use crate::lead::loads::{Loads, Weights};
+use crate::lead::picture::{Outlook, Picture, Spots, contains_vacant, is_held};
+use crate::placement::Spot;
+use crate::state::{Command, EndReason, GrantReason, State};
+use crate::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Placing {
+    /// The grants to propose now, by partition: of those that are vacant, and of those that are about to be.
+    pub fn grants(
+        &mut self,
+        now: Instant,
+        state: &State,
+        outlook: Outlook<'_>,
+        loads: &Loads,
+        budget: &mut Budget,
+    ) -> BTreeMap<PartitionKey, Command> {
+        self.losses.forget_old(now);
+        if std::mem::take(&mut self.fresh) {
+            for keyspace in state.keyspaces() {
+                self.vacant.add(keyspace.id(), now);
+                self.unbalanced.add(keyspace.id(), now);
+            }
+        }
+        let mut look = self.vacant.take(now);
+        look.extend(outlook.freed.iter().map(|key| key.keyspace));
+        if look.is_empty() {
+            return BTreeMap::new();
+        }
+
+        let braked = self.brake_with(now, state, outlook.expiring.len()).is_some();
+        let expired = state.ended.iter().filter(|ended| ended.why == EndReason::Expired);
+        let expired = expired.map(|ended| ended.session).collect();
+        let (freed, commands) = (outlook.freed, BTreeMap::new());
+        let mut grants = Grants { now, state, braked, expired, freed, budget, commands };
+        for id in look {
+            let Some(picture) = Picture::to_fill(state, id, outlook) else { continue };
+            let Spots { spots, handed_on } = picture.spots(&self.moved, outlook);
+            let before = grants.commands.len();
+            for (key, to) in handed_on {
+                grants.add(key, picture.sessions[to.get()].id());
+            }
+            if contains_vacant(&spots) {
+                let weights = loads.weights(now, self.settings.measure_every, picture.keyspace);
+                self.fill(now, &picture, &spots, &weights, &mut grants);
+            }
+            if grants.commands.len() > before {
+                self.vacant.add(id, now);
+            }
+        }
+        grants.commands
+    }
+
+    /// Grants what is vacant in one keyspace, as far as the brake allows.
+    fn fill(
+        &mut self,
+        now: Instant,
+        picture: &Picture<'_>,
+        spots: &[Spot],
+        weights: &Weights,
+        grants: &mut Grants<'_>,
+    ) {
+        let id = picture.keyspace.id();
+        let Some(moves) = self.planner.plan(picture, spots, weights) else {
+            return self.vacant.add(id, now + ERROR_PACE);
+        };
+        let mut room = if grants.braked { grants.budget.flights(picture.keyspace, now) } else { usize::MAX };
+        if room == 0 && self.losses.lets_one_through(id, now) {
+            room = 1;
+        }
+        for planned in moves.iter().filter(|m| m.reason.is_repair()) {
+            let key = PartitionKey { keyspace: id, partition: planned.partition };
+            let Some(partition) = grants.state.partition(key) else { continue };
+            let target = picture.sessions[planned.to.get()];
+            if let Some(until) = self.resting.until(key, partition, target.worker(), now) {
+                self.vacant.add(id, until);
+            } else if room == 0 {
+                self.vacant.add(id, now + BRAKE_PACE);
+                break;
+            } else {
+                grants.add(key, target.id());
+                room -= 1;
+            }
+        }
+    }
+}
+
+/// The grants of one look.
+struct Grants<'a> {
+    now: Instant,
+    state: &'a State,
+    braked: bool,
+    expired: BTreeSet<SessionId>,
+    freed: &'a BTreeSet<PartitionKey>,
+    budget: &'a mut Budget,
+    commands: BTreeMap<PartitionKey, Command>,
+}
+
+impl Grants<'_> {
+    fn add(&mut self, key: PartitionKey, to: SessionId) {
+        let found = self.state.keyspace(key.keyspace).zip(self.state.partition(key));
+        let Some((keyspace, partition)) = found else { return };
+        self.budget.granted(keyspace, key, self.now);
+        let failed = |last: SessionId| self.freed.contains(&key) || self.expired.contains(&last);
+        let why = match partition.history().last() {
+            None if partition.born().is_some() => GrantReason::Split,
+            None => GrantReason::First,
+            Some(_) if is_held(partition) => GrantReason::Returned,
+            Some(last) if failed(last.session) => GrantReason::Failover,
+            Some(_) => GrantReason::Vacated,
+        };
+        self.commands.insert(key, Command::Grant { partition: key, replaces: partition.epoch(), to, why });
+    }
+}
