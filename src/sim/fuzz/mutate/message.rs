@@ -4,7 +4,9 @@
 //! lies is the same in all of them.
 
 use super::{MAX_BYTES, boundary, bytes, few};
+use crate::fuzz::judge::SECRET;
 use fastrand::Rng;
+use std::collections::BTreeSet;
 
 /// How deep messages are taken apart. What lies deeper is bytes.
 const DEPTH: usize = 8;
@@ -41,6 +43,42 @@ pub(super) fn mutate(input: &[u8], donor: &[u8], rng: &mut Rng) -> Vec<u8> {
         bytes::change(&mut out, &[], rng);
     }
     out
+}
+
+/// Overwrites what looks like a secret wherever `before` has none. A mutation may copy a secret into a field of names,
+/// and a name is repeated in errors; only where the seeds have it is it one.
+pub(super) fn keep_secrets_home(before: &[u8], out: &mut [u8]) {
+    let found = occurrences(out);
+    if found.is_empty() {
+        return;
+    }
+    let homes = parse(before, DEPTH).map(|fields| secrets(&fields)).unwrap_or_default();
+    if parse(out, DEPTH).is_some_and(|fields| secrets(&fields).is_subset(&homes)) {
+        return;
+    }
+    for at in found {
+        out[at..at + SECRET.len()].make_ascii_uppercase();
+    }
+}
+
+fn occurrences(bytes: &[u8]) -> Vec<usize> {
+    let windows = bytes.windows(SECRET.len()).enumerate();
+    windows.filter(|(_, window)| *window == SECRET.as_bytes()).map(|(at, _)| at).collect()
+}
+
+/// Where secrets are: the numbers of the fields on the way to each.
+fn secrets(fields: &[Field]) -> BTreeSet<Vec<u64>> {
+    let mut found = BTreeSet::new();
+    for Field { number, value } in fields {
+        match value {
+            Value::Bytes(bytes) if !occurrences(bytes).is_empty() => drop(found.insert(vec![*number])),
+            Value::Message(inner) => {
+                found.extend(secrets(inner).into_iter().map(|path| [vec![*number], path].concat()));
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// The message with one field left out, each of them and at every depth, and with each message emptied.

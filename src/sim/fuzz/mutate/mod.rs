@@ -34,6 +34,13 @@ pub(crate) fn mutate(form: Form, input: &[u8], donor: &[u8], rng: &mut Rng) -> V
         Form::Bytes => bytes::mutate(input, donor, rng),
     };
     out.truncate(MAX_BYTES);
+    if let Form::Message | Form::Named = form {
+        let ((before, homes), (name, body)) = (parts(form, input), parts(form, &out));
+        // Under another name the same fields mean something else.
+        let homes = if name == before { homes } else { &[] };
+        let start = out.len() - body.len();
+        message::keep_secrets_home(homes, &mut out[start..]);
+    }
     out
 }
 
@@ -45,11 +52,16 @@ pub(crate) fn split_name(input: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+/// The name of a message, where inputs of this form have one, and the message.
+fn parts(form: Form, input: &[u8]) -> (&[u8], &[u8]) {
+    if form == Form::Named { split_name(input) } else { (&[], input) }
+}
+
 /// Smaller inputs to try in place of this one, the smallest first.
 pub(crate) fn smaller(form: Form, input: &[u8]) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     if let Form::Message | Form::Named = form {
-        let (name, body) = if form == Form::Named { split_name(input) } else { (&[][..], input) };
+        let (name, body) = parts(form, input);
         for body in message::smaller(body) {
             let mut whole = name.to_vec();
             if form == Form::Named {
@@ -105,6 +117,7 @@ fn boundary(rng: &mut Rng) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::judge::SECRET;
 
     #[test]
     fn a_seed_gives_the_same_inputs_again() {
@@ -118,5 +131,34 @@ mod tests {
             assert_eq!(run(7), run(7));
             assert_ne!(run(7), run(8));
         }
+    }
+    #[test]
+    fn a_secret_stays_where_the_input_has_it() {
+        // Field 3 holds the secret, field 1 a name; the donor has the name of another message.
+        let input = [b"one\n\x0a\x02ab\x1a\x09".as_slice(), SECRET.as_bytes()].concat();
+        let other = [b"two\n\x0a\x02ab\x1a\x09".as_slice(), SECRET.as_bytes()].concat();
+        let has = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
+        let mut rng = Rng::with_seed(1);
+        let (mut kept, mut moved) = (0, 0);
+        for _ in 0..20_000 {
+            let out = mutate(Form::Named, &input, &other, &mut rng);
+            let (name, mut body) = split_name(&out);
+            moved += usize::from(has(&out.to_ascii_lowercase()) && !has(&out));
+            if !has(&out) {
+                continue;
+            }
+            assert_eq!(name, b"one", "{out:?}");
+            kept += 1;
+            while let Some((tag, length)) =
+                body.first_chunk().map(|[tag, length]| (*tag, usize::from(*length)))
+            {
+                if tag & 7 != 2 || length >= 0x80 || body.len() < 2 + length {
+                    break;
+                }
+                assert!(tag == 0x1a || !has(&body[2..2 + length]), "{out:?}");
+                body = &body[2 + length..];
+            }
+        }
+        assert!(kept > 5_000 && moved > 500, "{kept} kept it, {moved} had it somewhere else");
     }
 }
