@@ -240,7 +240,8 @@ impl<'k> Life<'k> {
             FencingToken::new(self.session.cluster.clone(), scope, born.epoch)
         };
         let ancestors = lineage.ancestors.iter().filter(|_| !mutant!("child-forgets-parent"));
-        let share = lineage.of.or_else(|| self.session.count(&place));
+        let share = lineage.of.filter(|_| !mutant!("owner-keeps-split-keys"));
+        let share = share.or_else(|| self.session.count(&place));
         tracing::debug!(token = %token.short(), session = %self.session.id, "granted");
         let grant = Grant {
             token,

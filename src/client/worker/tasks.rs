@@ -90,6 +90,11 @@ impl Tasks {
                 own.enter(Phase::Loading);
                 return tokio::try_join!(owner.run(ownership), owner.raise(own.token())).map(drop);
             }
+            if mutant!("parent-raised-after-read") {
+                own.enter(Phase::Loading);
+                let late = owner.raise_ancestors(own.ancestors());
+                return tokio::try_join!(owner.run(ownership), late).map(drop);
+            }
             if !mutant!("read-before-raise") {
                 owner.raise_ancestors(own.ancestors()).await?;
                 owner.raise(own.token()).await?;

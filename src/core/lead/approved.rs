@@ -4,6 +4,7 @@ use super::MAX_COMMANDS;
 use super::budget::Budget;
 use super::receive::{Unfit, receive};
 use crate::ids::{KeyspaceId, SessionId};
+use crate::mutant;
 use crate::state::{
     ApprovedPlan, Command, GrantReason, Phase, PlanMove, PlanStep, SkipReason, State, Subject,
 };
@@ -104,7 +105,7 @@ fn next(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Next
     let (Some(keyspace), Some(now)) = (state.keyspace(key.keyspace), state.partition(key)) else {
         return Next::Skip(SkipReason::MovedOn);
     };
-    if now.epoch() != Some(planned.epoch) {
+    if now.epoch() != Some(planned.epoch) && !mutant!("overtaken-move-kept") {
         return Next::Skip(SkipReason::MovedOn);
     }
     match now.phase() {
@@ -124,6 +125,7 @@ fn next(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Next
             Err(Unfit::NotServing | Unfit::Leaving | Unfit::Drained | Unfit::Cordoned | Unfit::Ineligible(_)),
             _,
         ) => Next::Skip(SkipReason::TargetGone),
+        (Ok(()), Some(_)) if mutant!("plan-through-freeze") => Next::Begin,
         (Ok(()), Some(Subject::Cluster | Subject::Keyspace(_))) => Next::Wait,
         (Ok(()), None) => Next::Begin,
     }

@@ -2,6 +2,7 @@
 //! ill.
 
 use crate::ids::KeyspaceId;
+use crate::mutant;
 use crate::state::{DEFAULT_TTL, MAX_TTL, Session, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, VecDeque};
@@ -81,7 +82,7 @@ impl Losses {
 
     /// The brake, if it is on when so many more are about to run out.
     pub(super) fn brake(&self, now: Instant, state: &State, expiring: usize, share: Share) -> Option<Brake> {
-        if self.expired.len() + expiring <= 2 {
+        if self.expired.len() + expiring <= 2 || mutant!("brake-off") {
             return None;
         }
         let window = state.sessions().map(Session::ttl).max().unwrap_or(DEFAULT_TTL);
@@ -98,7 +99,7 @@ impl Losses {
 
     /// Whether one partition of the keyspace is repaired now although its budget is used up.
     pub(super) fn lets_one_through(&mut self, id: KeyspaceId, now: Instant) -> bool {
-        let open = self.opens.get(&id).is_none_or(|opens| now >= *opens);
+        let open = self.opens.get(&id).is_none_or(|opens| now >= *opens) && !mutant!("brake-at-zero");
         if open {
             self.opens.insert(id, now + BRAKE_PACE);
         }

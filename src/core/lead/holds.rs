@@ -2,6 +2,7 @@
 
 use super::picture::is_held;
 use crate::ids::{Epoch, PartitionKey, SessionId, WorkerId};
+use crate::mutant;
 use crate::state::{Session, State, Tenure};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,11 +31,13 @@ impl Holds {
         cooling: impl Iterator<Item = PartitionKey>,
     ) -> Vec<(PartitionKey, Epoch)> {
         self.0.retain(|_, session| state.session(*session).is_some());
-        let stays = |id: &SessionId| state.session(*id).is_some_and(|session| !session.withdrawn());
+        let stays = |id: &SessionId| {
+            state.session(*id).is_some_and(|session| !session.withdrawn() || mutant!("leaver-taken-for-back"))
+        };
         let here = |id: &SessionId| !absent.contains(id) && stays(id);
         let back: BTreeSet<WorkerId> =
             self.0.iter().filter(|(_, id)| here(id)).map(|(worker, _)| worker.clone()).collect();
-        if back.is_empty() {
+        if back.is_empty() || mutant!("hold-to-its-end") {
             return Vec::new();
         }
         self.0.retain(|worker, _| !back.contains(worker));
@@ -42,7 +45,8 @@ impl Holds {
         // not come back.
         let is_back = |key: PartitionKey, last: &Tenure| {
             let another = |session: &Session| {
-                session.id() != last.session && session.keyspaces().contains(&key.keyspace)
+                (session.id() != last.session || mutant!("leaver-taken-for-back"))
+                    && session.keyspaces().contains(&key.keyspace)
             };
             back.contains(&last.worker) && state.session_of(&last.worker).is_some_and(another)
         };

@@ -8,6 +8,7 @@
 //! A load belongs to its partition: it stays when the partition moves, and the next owner's measurements go on from it.
 
 use crate::ids::{KeyspaceId, PartitionId, PartitionKey, SessionId};
+use crate::mutant;
 use crate::placement::{MAX_LOAD, SmoothedLoad, about};
 use crate::state::{BalanceBy, Keyspace, Phase, State};
 use crate::time::Instant;
@@ -125,7 +126,9 @@ impl Loads {
         units: u64,
     ) -> bool {
         let owner = state.partition(key).and_then(crate::state::Partition::owner);
-        let Some(known) = self.0.get_mut(&key.keyspace).filter(|_| owner == Some(session)) else {
+        let Some(known) =
+            self.0.get_mut(&key.keyspace).filter(|_| owner == Some(session) || mutant!("loads-from-anybody"))
+        else {
             return false;
         };
         let units = units.min(MAX_LOAD.into());
@@ -192,6 +195,7 @@ impl Loads {
             .zip(keyspace.partitions())
             .filter(|(partition, now)| serves(now.phase()) && set(*partition).is_none());
         let waits = now < in_time && waited_for.any(|(partition, _)| of(partition).is_none());
+        let waits = waits && !mutant!("loads-not-waited-for");
         // While it waits, too: only a plan by loads can leave balancing out.
         let loads = (any_set || measured > 0 || waits).then(|| partitions().map(load).collect());
         Weights { loads, waits_until: waits.then_some(in_time), measured }

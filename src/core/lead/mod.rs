@@ -41,6 +41,7 @@ pub use timers::Timers;
 
 use crate::ids::{PartitionKey, SessionId, Term};
 use crate::lease::Lessor;
+use crate::mutant;
 use crate::state::{Command, Event, Keyspace, Phase, State, Takeover};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,10 +199,14 @@ impl Leadership {
         let grants = self.placing.grants(now, state, outlook, &self.loads, &mut self.budget);
         entries.extend(pack(endings.list, grants));
         // Under the brake nothing moves that has an owner: what moves is what was lost.
-        let calm = self.placing.brake_with(now, state, expiring.len()).is_none();
+        let calm =
+            self.placing.brake_with(now, state, expiring.len()).is_none() || mutant!("moves-under-the-brake");
         let (absent, budget) = (&self.absent, &mut self.budget);
         if calm {
             entries.extend(self.approved.due(now, state, absent, budget));
+        }
+        if mutant!("plan-has-a-budget-of-its-own") {
+            budget.look_ends();
         }
         entries.extend(splitting::due(now, state, absent, calm, budget));
         if calm {

@@ -1,6 +1,7 @@
 //! How many planned moves may begin: a bound on those of the last minute.
 
 use crate::ids::KeyspaceId;
+use crate::mutant;
 use crate::time::Instant;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,7 +17,7 @@ pub(super) struct Pace(BTreeMap<KeyspaceId, VecDeque<(Instant, u32)>>);
 impl Pace {
     /// How many moves may begin now when `per_minute` may in any minute; `0` means no bound.
     pub(super) fn room(&mut self, keyspace: KeyspaceId, per_minute: u32, now: Instant) -> usize {
-        if per_minute == 0 {
+        if per_minute == 0 || mutant!("rate-forgotten") {
             self.0.remove(&keyspace);
             return usize::MAX;
         }

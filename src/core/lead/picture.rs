@@ -59,7 +59,7 @@ impl<'a> Picture<'a> {
             weight: state
                 .worker_settings()
                 .get(session.worker())
-                .and_then(|set| set.weight)
+                .and_then(|set| set.weight.filter(|_| !mutant!("weight-ignored")))
                 .unwrap_or(session.weight()),
             standing: standing(state, keyspace, session, outlook.absent),
             zone: zone_of(session),
@@ -109,7 +109,10 @@ impl<'a> Picture<'a> {
             |ix: WorkerIx| takes(ix) || self.candidates[ix.get()].standing == WorkerStanding::Frozen;
         let settings = |key: PartitionKey| keyspace.settings().get(&key.partition);
         let stays = |key: PartitionKey| {
-            moved.contains_key(&key) || settings(key).is_some_and(|set| set.frozen.is_some())
+            let frozen =
+                |set: &PartitionSettings| set.frozen.is_some() && !mutant!("partition-freeze-ignored");
+            let cools_down = moved.contains_key(&key) && !mutant!("cool-down-forgotten");
+            cools_down || settings(key).is_some_and(frozen)
         };
         // With a lock delay what is freed cools before it is granted.
         let cools = !keyspace.policy().lock_delay().is_zero();
@@ -172,7 +175,7 @@ impl<'a> Picture<'a> {
                 },
             };
             let setback = partition.setback().and_then(|setback| by_name.get(&setback.worker)).copied();
-            let spot = match setback.or(avoid) {
+            let spot = match setback.or(avoid).filter(|_| !mutant!("setback-forgotten")) {
                 Some(worker) => spot.avoiding(worker),
                 None => spot,
             };
@@ -209,6 +212,9 @@ pub(super) fn standing(
 ) -> WorkerStanding {
     match receive(state, keyspace, session, absent) {
         Ok(()) => WorkerStanding::Takes,
+        Err(Unfit::Leaving | Unfit::Suspected | Unfit::Absent) if mutant!("away-ignored") => {
+            standing_by_settings(state, keyspace, session.worker(), session.labels())
+        }
         Err(Unfit::NotServing | Unfit::Leaving | Unfit::Suspected | Unfit::Absent) => WorkerStanding::Away,
         Err(Unfit::Frozen) => WorkerStanding::Frozen,
         Err(Unfit::Ineligible(constraint)) => WorkerStanding::Ineligible(constraint),
@@ -226,13 +232,13 @@ pub(super) fn standing_by_settings(
 ) -> WorkerStanding {
     let set = state.worker_settings().get(worker);
     let on = |of: fn(&crate::state::WorkerSettings) -> bool| set.is_some_and(of);
-    if on(|set| set.frozen.is_some()) {
+    if on(|set| set.frozen.is_some()) && !mutant!("worker-freeze-ignored") {
         WorkerStanding::Frozen
     } else if let Some(constraint) = unmet(keyspace.policy().constraints(), labels) {
         WorkerStanding::Ineligible(constraint.clone())
-    } else if on(|set| set.drain().is_some()) {
+    } else if on(|set| set.drain().is_some()) && !mutant!("drain-ignored") {
         WorkerStanding::Drained
-    } else if on(|set| set.cordoned.is_some()) {
+    } else if on(|set| set.cordoned.is_some()) && !mutant!("cordon-ignored") {
         WorkerStanding::Cordoned
     } else {
         WorkerStanding::Takes
@@ -241,10 +247,10 @@ pub(super) fn standing_by_settings(
 
 /// The worker that a partition belongs to: the one it is held for while that is restarted, or the one it is pinned to.
 fn pin<'a>(partition: &'a Partition, set: Option<&'a PartitionSettings>) -> Option<&'a WorkerId> {
-    if is_held(partition) {
+    if is_held(partition) && !mutant!("hold-for-anybody") {
         return partition.history().last().map(|tenure| &tenure.worker);
     }
-    set.and_then(|set| set.pin.as_ref()).map(|(worker, _)| worker)
+    set.and_then(|set| set.pin.as_ref()).map(|(worker, _)| worker).filter(|_| !mutant!("pin-ignored"))
 }
 
 /// Whether a partition waits for its last owner, which is being restarted.

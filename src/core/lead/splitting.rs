@@ -10,6 +10,7 @@ use super::MAX_COMMANDS;
 use super::budget::Budget;
 use super::picture::standing;
 use crate::ids::{Epoch, EpochFloor, PartitionId, PartitionKey, SessionId};
+use crate::mutant;
 use crate::placement::WorkerStanding;
 use crate::state::{Command, GrantReason, Keyspace, Partition, Phase, State};
 use crate::time::Instant;
@@ -18,7 +19,7 @@ use std::ops::Range;
 
 /// No split goes on in this keyspace: an operator has frozen it, or everything.
 fn is_frozen(state: &State, keyspace: &Keyspace) -> bool {
-    state.frozen().is_some() || keyspace.frozen().is_some()
+    (state.frozen().is_some() || keyspace.frozen().is_some()) && !mutant!("split-through-freeze")
 }
 
 /// The partitions that nobody owns and that are split at this look. They are granted at the next.
@@ -66,6 +67,9 @@ pub(super) fn due(
     let mut entries = Vec::new();
     for keyspace in state.keyspaces() {
         let Some(directive) = keyspace.split().filter(|_| !is_frozen(state, keyspace)) else { continue };
+        if keyspace.partitioner().is_midway() && mutant!("split-stops-midway") {
+            continue;
+        }
         let id = keyspace.id();
         let row = ownerless(keyspace, state.floor(), false);
         let step: Vec<Command> = if row.is_empty() {

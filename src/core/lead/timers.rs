@@ -7,7 +7,7 @@
 use crate::ids::{Epoch, KeyspaceId, MoveId, PartitionKey, SessionId};
 use crate::lease::Lessor;
 use crate::mutant;
-use crate::state::{Command, Cooling, Keyspace, Phase, State, Takeover};
+use crate::state::{Command, Cooling, CoolingWhy, Keyspace, Phase, State, Takeover};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -146,6 +146,9 @@ impl DrainTimer {
 
 fn cool_until(cooling: &Cooling, now: Instant, lessor: &Lessor) -> Instant {
     let lease = cooling.lease_of.map_or(now, |(session, ttl)| lessor.lease_end(session, ttl, now));
+    if cooling.why == CoolingWhy::Hold && mutant!("hold-forgotten") {
+        return now;
+    }
     lease.max(now) + cooling.then
 }
 

@@ -11,6 +11,7 @@ use super::spot::{Spot, Standing, Vacancy};
 use super::view::{Rules, View};
 use super::zones::Zones;
 use crate::ids::PartitionId;
+use crate::mutant;
 
 /// What may be done with one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Stance {
             (Standing::InFlight { to }, _) => Stance::Fixed(to),
             (Standing::Owned { by, movable: false }, _) => Stance::Fixed(by),
             (Standing::Owned { by, movable: true }, pin) => match (&workers[by.get()].standing, pin) {
-                _ if rules.repairs_only => Stance::Fixed(by),
+                _ if rules.repairs_only && !mutant!("freeze-ignored") => Stance::Fixed(by),
                 (WorkerStanding::Frozen | WorkerStanding::Away, _) => Stance::Fixed(by),
                 (_, Some(to)) if to == by => Stance::Fixed(by),
                 (_, Some(to)) => Stance::Ordered { from: Some(by), to },

@@ -15,6 +15,7 @@
 use super::candidate::{Candidate, WorkerIx};
 use super::hash::sip;
 use super::zones::{ZoneExtras, Zones};
+use crate::mutant;
 
 /// What a worker holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +111,10 @@ impl Quota {
     /// The quota that costs the fewest moves. `pool` is the number of partitions to share out among the workers that
     /// take part; `seed` makes keyspaces differ in whom the lot hits.
     pub(super) fn new(workers: &[Candidate], zones: &Zones, loads: &[Load], pool: u32, seed: u64) -> Quota {
-        let lots: Vec<u32> = workers.iter().map(|candidate| lot(seed, candidate)).collect();
+        let mut lots: Vec<u32> = workers.iter().map(|candidate| lot(seed, candidate)).collect();
+        if mutant!("ties-by-number") {
+            lots.iter_mut().zip(1..).for_each(|(lot, number)| *lot = number);
+        }
         let mut targets: Vec<u32> = loads.iter().map(|load| load.total).collect();
         let mut takes_part: Vec<bool> = workers.iter().map(|candidate| candidate.standing.takes()).collect();
         let mut pool = pool;

@@ -9,6 +9,7 @@
 //! All of it is done in integers, so that it is the same everywhere.
 
 use super::view::MAX_LOAD;
+use crate::mutant;
 
 /// A measurement's part in the average: one in so many.
 const MEMORY: i64 = 8;
@@ -35,6 +36,9 @@ impl SmoothedLoad {
     /// The same after another measurement.
     #[must_use]
     pub fn with(self, measured: u64) -> SmoothedLoad {
+        if mutant!("loads-not-smoothed") {
+            return SmoothedLoad::new(measured);
+        }
         let average = self.average + (fixed(measured) - self.average) / MEMORY;
         let apart = average.abs_diff(i64::from(self.load) << FRACTION_BITS);
         let load = u64::from(self.load);

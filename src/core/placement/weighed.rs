@@ -24,6 +24,7 @@ use super::balance::{shared_load, tolerance};
 use super::candidate::WorkerIx;
 use super::desk::{Desk, Stance};
 use super::rooms::Rooms;
+use crate::mutant;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -87,6 +88,9 @@ impl Scales {
         };
         // At most 10^12 times 10^9 on either side.
         scales.tolerance = i128::from(tolerance(desk, loads, shared, scales.takers)) * weights;
+        if mutant!("loads-without-tolerance") {
+            scales.tolerance = 0;
+        }
         for (index, worker) in takers() {
             let excess = held[index] * weights - i128::from(shared) * i128::from(worker.weight.get());
             scales.excess[index] = excess;

@@ -1,6 +1,7 @@
 //! One partition: its epoch, its phase, its last owners.
 
 use crate::ids::{Epoch, EpochFloor, LogIndex, MoveId, PartitionId, SessionId, WorkerId};
+use crate::mutant;
 use std::time::Duration;
 
 /// How many of a partition's last owners are remembered.
@@ -184,6 +185,7 @@ impl Partition {
     /// waits as long; a back-off, or a worker that is awaited, is the parent's own affair.
     pub(crate) fn split_from(parent: PartitionId, epoch: Epoch, phase: &Phase) -> Partition {
         let phase = match phase {
+            Phase::Cooling(_) if mutant!("child-cools-not") => Phase::Vacant,
             Phase::Cooling(cooling) if matches!(cooling.why, CoolingWhy::Lease | CoolingWhy::LockDelay) => {
                 Phase::Cooling(*cooling)
             }

@@ -10,6 +10,7 @@ use super::outcome::{Event, Outcome, Refused};
 use super::partition::Partition;
 use super::undo::Undo;
 use crate::ids::{Epoch, KeyspaceId, LogIndex, PartitionId, PartitionKey, Revision, WorkerId};
+use crate::mutant;
 use std::collections::BTreeSet;
 
 /// How many moves a plan may have.
@@ -105,7 +106,7 @@ impl State {
     fn fits(&self, planned: &PlanMove) -> Result<(), Refused> {
         let key = planned.partition;
         let partition = self.partition(key).ok_or(Refused::NoSuchPartition(key))?;
-        if partition.epoch() != Some(planned.epoch) {
+        if partition.epoch() != Some(planned.epoch) && !mutant!("plan-move-of-another-epoch") {
             let (named, current) = (Some(planned.epoch), partition.epoch());
             return Err(Refused::StaleEpoch { partition: key, named, current });
         }
@@ -121,8 +122,10 @@ impl State {
     /// also when none of the partitions that it moves has moved.
     fn unchanged_since(&self, map: Revision, keyspace: KeyspaceId) -> Result<(), Refused> {
         let partitions = self.keyspace(keyspace).into_iter().flat_map(|keyspace| &keyspace.partitions);
-        let granted =
-            |partition: &Partition| partition.history().last().is_some_and(|t| t.at.get() > map.get());
+        let granted = |partition: &Partition| {
+            partition.history().last().is_some_and(|t| t.at.get() > map.get())
+                && !mutant!("plan-of-another-map")
+        };
         match (0u32..).zip(partitions).find(|(_, partition)| granted(partition)) {
             Some((number, partition)) => {
                 let partition_id = PartitionId::new(number);

@@ -103,11 +103,12 @@ impl Change<'_> {
         let (partitioner, Some(by)) = (keyspace.partitioner, keyspace.split) else {
             return Err(Refused::NotSplitting(id));
         };
-        if partitioner.next_parent() != parent {
+        if partitioner.next_parent() != parent && !mutant!("split-out-of-turn") {
             let next = PartitionKey { keyspace: id, partition: partitioner.next_parent() };
             return Err(Refused::NotNextToSplit { partition: key, next });
         }
-        if matches!(partition.phase, Phase::Owned { .. } | Phase::Draining(_)) {
+        let owned = matches!(partition.phase, Phase::Owned { .. } | Phase::Draining(_));
+        if owned && !mutant!("split-under-its-owner") {
             return Err(Refused::NotVacant(key));
         }
         // The beginning of a split was checked against the bound.
@@ -119,7 +120,9 @@ impl Change<'_> {
         };
         let child = Partition::split_from(parent, epoch, &partition.phase);
         let child_key = PartitionKey { keyspace: id, partition: partitioner.next_child() };
-        self.change(key, |partition| partition.epoch = EpochFloor::of(epoch));
+        if !mutant!("split-epoch-granted") {
+            self.change(key, |partition| partition.epoch = EpochFloor::of(epoch));
+        }
         if let Some(keyspace) = self.state.keyspaces.get_mut(&id) {
             keyspace.partitions.push(child);
             self.journal.push(Undo::Born(id));

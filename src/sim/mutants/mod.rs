@@ -139,6 +139,7 @@ pub(crate) fn without_ids(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::KINDS;
     use std::collections::BTreeSet;
     use std::path::Path;
 
@@ -187,12 +188,50 @@ mod tests {
         assert_eq!(without_ids("a::f_is_no_id"), "a::f_is_no_id");
     }
 
+    /// The cells of each line of the table in a page.
+    fn table(page: &str) -> Vec<[&str; 5]> {
+        let lines = page.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+        lines
+            .map(|line| {
+                let line = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |"));
+                let cells: Vec<&str> = line.unwrap_or_default().split(" | ").map(str::trim).collect();
+                cells.try_into().unwrap_or_else(|cells| panic!("not a line of the table: {cells:?}"))
+            })
+            .collect()
+    }
+
+    /// Whether a seed may be what a catcher has found its mutant with.
+    fn may_be_its_seed(catcher: Catcher, seed: &str) -> bool {
+        match catcher {
+            Catcher::Test { .. } => seed.is_empty(),
+            Catcher::Random { worlds, .. } => seed.parse::<u32>().is_ok_and(|seed| seed < worlds),
+            Catcher::World { seed: first, .. } => {
+                let found = seed.split_once(": ").filter(|(_, violated)| !violated.is_empty());
+                let found =
+                    found.and_then(|(seed, _)| seed.parse::<u64>().ok()).and_then(|n| n.checked_sub(first));
+                found.is_some_and(|later| later % KINDS == 0 && later / KINDS <= FURTHER_SEEDS)
+            }
+        }
+    }
+
     #[test]
-    fn the_docs_tell_of_every_mutant() {
+    fn the_table_in_the_docs_is_the_list() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mutants.md");
         let docs = std::fs::read_to_string(docs).unwrap();
-        for mutant in all() {
-            assert!(docs.contains(&format!("| `{}` | {} |", mutant.name, mutant.fault)), "{}", mutant.name);
+        let table = table(&docs);
+        let told: Vec<[String; 3]> = table
+            .iter()
+            .map(|[name, fault, breaks, ..]| [*name, *fault, *breaks].map(str::to_owned))
+            .collect();
+        let listed: Vec<[String; 3]> =
+            all().map(|m| [format!("`{}`", m.name), m.fault.to_owned(), m.breaks.to_owned()]).collect();
+        for (told, listed) in told.iter().zip(&listed) {
+            assert_eq!(told, listed, "docs/mutants.md, and the list");
+        }
+        assert_eq!(told.len(), listed.len(), "lines of the table, and mutants of the list");
+        for (mutant, [.., by, seed]) in all().zip(table) {
+            let is = |catcher: &&Catcher| format!("`{catcher}`") == by && may_be_its_seed(**catcher, seed);
+            assert!(mutant.catchers.iter().any(|catcher| is(&catcher)), "{}: {by} {seed}", mutant.name);
         }
     }
 }

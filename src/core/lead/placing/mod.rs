@@ -28,6 +28,7 @@ use super::agenda::Agenda;
 use super::brake::Share;
 use super::brake::{Brake, Losses};
 use crate::ids::{KeyspaceId, PartitionKey, WorkerId};
+use crate::mutant;
 use crate::placement::{Newly, PlanError};
 use crate::state::{EndReason, Event, GrantReason, Partition, Phase, Session, State};
 use crate::time::Instant;
@@ -79,7 +80,9 @@ impl Placing {
     /// A leader that has looked at nothing yet.
     pub fn new(now: Instant, state: &State, settings: Settings) -> Placing {
         let partitions = state.keyspaces().flat_map(|keyspace| keyspace.keys().zip(keyspace.partitions()));
-        let moved = partitions.filter(|(_, partition)| operators_word(partition)).map(|(key, _)| (key, now));
+        let moved = partitions
+            .filter(|(_, partition)| operators_word(partition) && !mutant!("cool-down-ends-with-its-leader"))
+            .map(|(key, _)| (key, now));
         Placing {
             settings,
             settled_from: now,
@@ -189,7 +192,7 @@ impl Placing {
     }
 
     fn settled(&self, now: Instant) -> bool {
-        now.since(self.settled_from) >= self.settings.settle
+        now.since(self.settled_from) >= self.settings.settle || mutant!("settle-delay-off")
     }
 
     /// When a look may find something although nothing happened in between; `None` when only an event can bring it

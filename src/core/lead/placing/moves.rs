@@ -6,6 +6,7 @@ use crate::lead::MAX_COMMANDS;
 use crate::lead::budget::Budget;
 use crate::lead::loads::Loads;
 use crate::lead::picture::{Outlook, Picture, Spots};
+use crate::mutant;
 use crate::placement::{PlannedMove, Reason};
 use crate::state::{Command, GrantReason, Keyspace, Partition, State};
 use crate::time::Instant;
@@ -24,7 +25,8 @@ impl Placing {
         loads: &Loads,
         budget: &mut Budget,
     ) -> Vec<Vec<Command>> {
-        let for_too_long = now.since(self.unsettled_from) >= self.settings.settle * MAX_UNSETTLED;
+        let for_too_long = now.since(self.unsettled_from) >= self.settings.settle * MAX_UNSETTLED
+            && !mutant!("unsettled-for-ever");
         if !self.settled(now) && !for_too_long {
             return Vec::new();
         }
@@ -65,8 +67,9 @@ impl Placing {
             if !moves.iter().any(|planned| planned.reason.is_balance()) && weights.waits_until.is_none() {
                 self.news.remove(&id);
             }
-            let wanted =
-                |m: &&PlannedMove| !m.reason.is_repair() && (policy.balance() || !m.reason.is_balance());
+            let balance = policy.balance() || mutant!("manual-balanced");
+            let demanded = |m: &PlannedMove| !m.reason.is_balance() && !mutant!("drain-waits-for-balance");
+            let wanted = |m: &&PlannedMove| !m.reason.is_repair() && (balance || demanded(m));
             for planned in moves.iter().filter(wanted).take(room) {
                 let key = PartitionKey { keyspace: id, partition: planned.partition };
                 let Some(epoch) = state.partition(key).and_then(Partition::epoch) else { continue };

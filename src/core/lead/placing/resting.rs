@@ -1,6 +1,7 @@
 //! Partitions whose task returned by itself: the same worker gets one again only after a back-off.
 
 use crate::ids::{KeyspaceId, PartitionKey, WorkerId};
+use crate::mutant;
 use crate::state::Partition;
 use crate::time::Instant;
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ impl Resting {
         now: Instant,
     ) -> Option<Instant> {
         let setback = partition.setback().filter(|setback| setback.error.is_empty())?;
-        if setback.worker != *target && setback.count < 2 {
+        if (setback.worker != *target && setback.count < 2) || mutant!("rest-forgotten") {
             return None;
         }
         let until = *self.0.entry(key).or_insert(now) + setback.backoff();

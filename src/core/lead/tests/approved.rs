@@ -4,7 +4,8 @@ use super::world::{TTL, World, at, ms, policy};
 use crate::ids::{LogIndex, WorkerId};
 use crate::lead::Settings;
 use crate::state::{
-    Command, Outcome, PlanMove, PlanStage, PlanStep, PolicyChange, Released, SkipReason, WorkerChange,
+    Command, Outcome, PartitionChange, PlanMove, PlanStage, PlanStep, PolicyChange, Released, SkipReason,
+    WorkerChange,
 };
 
 fn worker(name: &str) -> WorkerId {
@@ -110,6 +111,29 @@ fn f064_f077_one_stuck_move_holds_up_no_other_and_a_dead_target_is_passed_over()
     world.pass(1_000);
     assert_eq!(steps(&world, plan), [PlanStep::Skipped(SkipReason::TargetGone); 2]);
     assert_eq!(stage(&world), PlanStage::Done);
+}
+
+/// It has an owner again, and the very one from which the plan would take it; only the epoch says that it is not the same
+/// ownership any more.
+#[test]
+fn moves_that_were_overtaken_are_passed_over_and_the_others_begin() {
+    let mut world = world(8, PolicyChange { max_moves_in_flight: Some(1), ..policy() });
+    world.worker("a").releases = false;
+    let overtaken = world.key(1);
+    let pin = PartitionChange { pin: Some(Some(worker("a"))), ..PartitionChange::default() };
+    world.apply(vec![Command::SetPartition { partition: overtaken, change: pin }]);
+    let plan = approve(&mut world, 0..4, "b");
+    world.pass(200);
+    assert_eq!(steps(&world, plan)[..2], [PlanStep::Begun, PlanStep::Waiting]);
+    let before = world.epoch(overtaken);
+    world.give_back(overtaken, Released::Revoked);
+    world.pass(200);
+    assert!(world.owner(overtaken) == Some("a") && world.epoch(overtaken) > before);
+    world.worker("a").releases = true;
+    world.pass(3_000);
+    let skipped = PlanStep::Skipped(SkipReason::MovedOn);
+    assert_eq!(steps(&world, plan), [PlanStep::Begun, skipped, PlanStep::Begun, PlanStep::Begun]);
+    assert_eq!((stage(&world), world.spread()["b"], world.owner(overtaken)), (PlanStage::Done, 3, Some("a")));
 }
 
 #[test]

@@ -103,6 +103,20 @@ fn a_cordoned_worker_keeps_what_it_has_and_gets_nothing_not_even_repairs() {
 }
 
 #[test]
+fn a_frozen_worker_keeps_what_it_has_and_gets_nothing() {
+    let mut world = World::of(12, &["a", "b", "c"], policy());
+    let (orders, had) = (world.orders(), world.owned_by("a"));
+    set(&mut world, "a", WorkerChange { frozen: Some(true), ..WorkerChange::default() });
+    // What has no owner goes elsewhere, and whoever joins gets nothing of what it has.
+    world.kill("b");
+    world.pass(12_000);
+    assert_eq!((world.owned_by("a"), world.owned_by("c").len()), (had.clone(), 12 - had.len()));
+    world.join("d", &[orders]);
+    world.pass(12_000);
+    assert_eq!((world.owned_by("a"), world.owned_by("d").len()), (had, 4));
+}
+
+#[test]
 fn a_pinned_partition_goes_to_its_worker_and_back_to_it_after_a_failure() {
     let mut world = World::of(6, &["a", "b"], policy());
     let key = world.owned_by("a")[0];
@@ -246,6 +260,21 @@ fn a_restart_that_was_announced_moves_nothing_and_epochs_grow_all_the_same() {
         }
     }
     assert_eq!(world.drains_since(began), [], "a rolling restart with a hold moves nothing");
+}
+
+/// Somebody else has less by then, and would be the one to give it to.
+#[test]
+fn what_waited_for_a_restarted_worker_goes_to_it_and_to_nobody_else() {
+    let hold = PolicyChange { rejoin_hold: Some(Duration::from_secs(30)), balance: Some(false), ..policy() };
+    let mut world = World::of(12, &["a", "b", "c"], hold);
+    let orders = world.orders();
+    let had = announce_restart(&mut world, "a");
+    world.join("d", &[orders]);
+    world.pass(2_000);
+    world.join("a", &[orders]);
+    world.pass(2_000);
+    assert_eq!((world.owned_by("a"), world.owned_by("d")), (had.clone(), Vec::new()));
+    assert!(had.iter().all(|key| last(&world, *key).why == GrantReason::Returned));
 }
 
 #[test]

@@ -275,6 +275,20 @@ fn a_move_that_gains_nothing_to_speak_of_is_not_made() {
     assert_eq!(world.plan().moves.len(), 1);
 }
 
+/// Two hundred partitions that all count alike, on two workers: the tolerance is a tenth of a hundred.
+#[test]
+fn what_two_workers_differ_by_within_the_tolerance_moves_nothing() {
+    let moves = |first: usize| {
+        let mut world = World::vacant(&[1; 2], 200);
+        world.weighed = Some(vec![1; 200]);
+        world.spots = (0..200).map(|number| Spot::owned(ix(usize::from(number >= first)))).collect();
+        world.plan().moves.len()
+    };
+    assert_eq!([100, 103, 105].map(moves), [0, 0, 0]);
+    // One beyond it is brought to half of it.
+    assert_eq!([106, 120].map(moves), [4, 18]);
+}
+
 #[test]
 fn of_workers_about_equally_loaded_the_one_in_the_emptier_zone_receives() {
     // Two zones of two. One worker has all; the zone of the other two is empty.

@@ -82,6 +82,20 @@ fn a_plan_made_from_another_map_is_refused_and_adds_nothing() {
     assert!(plan(&world, id).moves.is_empty());
 }
 
+/// It was given back and granted again, to the same worker, before the plan was opened: nothing but the epoch says so.
+#[test]
+fn a_move_made_for_another_epoch_is_refused_though_the_owner_is_the_same() {
+    let (mut world, a) = world();
+    world.ok(release(key(1), epoch(1), a));
+    world.grant(key(1), a);
+    let id = open(&mut world, 1);
+    let stale = Refused::StaleEpoch { partition: key(1), named: Some(epoch(1)), current: Some(epoch(2)) };
+    assert_eq!(world.refused(extend(id, &[to_b(1)])), stale);
+    assert!(plan(&world, id).moves.is_empty());
+    world.ok(extend(id, &[PlanMove { epoch: epoch(2), ..to_b(1) }]));
+    assert_eq!(plan(&world, id).stage, PlanStage::Running);
+}
+
 /// The pieces of a plan come one by one, and the map goes on changing.
 #[test]
 fn a_plan_starts_only_on_the_map_that_it_was_made_from() {

@@ -2,15 +2,18 @@
 
 mod fence;
 mod lease;
+mod placement;
 mod sdk;
 mod server;
+mod splits;
 mod state;
 
 use super::{Binary, Catcher, Mutant};
 
 /// Every mutant.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
-    [lease::LIST, state::LIST, fence::LIST, sdk::LIST, server::LIST].into_iter().flatten()
+    let of_core = [lease::LIST, placement::LIST, state::LIST, splits::LIST];
+    of_core.into_iter().chain([fence::LIST, sdk::LIST, server::LIST]).flatten()
 }
 
 const fn mutant(

@@ -132,12 +132,4 @@ pub(super) const LIST: &[Mutant] = &[
             "router::picture::tests::pieces_count_when_the_last_has_arrived_and_leave_no_trace_when_broken_off",
         )],
     ),
-    mutant(
-        "child-forgets-parent",
-        "the owner of a split partition raises its own fence and not those of what it was split from",
-        "G1",
-        &[sdk(
-            "worker::tests::splits::the_fences_of_all_that_a_partition_was_split_from_are_raised_before_its_task_starts",
-        )],
-    ),
 ];

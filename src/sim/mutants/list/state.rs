@@ -145,20 +145,4 @@ pub(super) const LIST: &[Mutant] = &[
         "G4",
         &[core("state::tests::sessions::an_expiry_by_a_leader_whose_wall_clock_is_behind_counts")],
     ),
-    mutant(
-        "split-mints-no-epoch",
-        "a split mints no epoch of the parent: whoever owned it last is not refused for the child's keys",
-        "G1",
-        &[core(
-            "state::tests::splits::a_split_mints_an_epoch_that_nobody_is_granted_and_the_child_begins_above_it",
-        )],
-    ),
-    mutant(
-        "old-client-joins-a-split",
-        "a worker that does not know of splits joins a keyspace whose partitions are split",
-        "G1",
-        &[core(
-            "state::tests::splits::a_worker_that_cannot_own_split_partitions_and_a_split_exclude_each_other",
-        )],
-    ),
 ];
