@@ -107,8 +107,8 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
         Verb::AddNode { node, dry_run: false } => {
             let voters = add(&admin, &node).await?;
             if let Some(voters) = voters {
-                output
-                    .show(&DoneShape { result: "added", node: node.id.get() }, || added(node.id, voters))?;
+                let shape = DoneShape { result: "added", node: node.id.get() };
+                output.changed(shape.result, &shape, || added(node.id, voters))?;
                 return Ok(Exit::Done);
             }
             ("unchanged", node.id)
@@ -131,7 +131,7 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
         "planned" => format!("node {id}: it would be done; nothing was done"),
         _ => format!("node {id}: there was nothing to do"),
     };
-    output.show(&DoneShape { result, node: id }, || sentence + "\n")?;
+    output.changed(result, &DoneShape { result, node: id }, || sentence + "\n")?;
     Ok(Exit::Done)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
+use crate::operator::Who;
 use crate::output::properties;
 use crate::shape::ms;
 use crate::text::{plain, short};
@@ -56,11 +57,10 @@ pub(crate) struct DrillArgs {
     #[arg(long)]
     stall: bool,
     /// Yes, all partitions of the worker may move
-    #[arg(long, requires = "stall")]
+    #[arg(long, requires = "stall", conflicts_with = "dry_run")]
     yes: bool,
-    /// Say what would be drilled and what would move, and do nothing
-    #[arg(long, conflicts_with = "yes")]
-    dry_run: bool,
+    #[command(flatten)]
+    who: Who,
 }
 
 /// `orders` or `orders/17`
@@ -215,7 +215,7 @@ fn words(verdict: Verdict) -> (&'static str, &'static str, Option<&'static str>)
 
 /// Runs `ringfence drill`.
 pub(crate) async fn run(args: DrillArgs) -> Outcome {
-    let (admin, output) = (args.common.admin(), args.common.output());
+    let (admin, output) = (args.who.admin(&args.common), args.common.output());
     let timeout = args.common.given_timeout().unwrap_or(TIMEOUT);
     let (shortest, longest) = (*Drill::TIMEOUT.start(), *Drill::TIMEOUT.end());
     if !(shortest..=longest).contains(&timeout) {
@@ -235,7 +235,7 @@ pub(crate) async fn run(args: DrillArgs) -> Outcome {
     };
     // A read first: where nobody answers, or the drill is refused, that is found within the deadline of any call.
     let plan = admin.plan_drill(&drill).await?;
-    if args.dry_run {
+    if args.who.dry_run {
         output.show(&DrillShape::from(&plan), || format!("{}; nothing was done\n", plain(&intent(&plan))))?;
         return Ok(Exit::Done);
     }
@@ -247,7 +247,7 @@ pub(crate) async fn run(args: DrillArgs) -> Outcome {
     }
     let report = admin.drill(&drill).await?;
     let shape = DrillShape::from(&report);
-    output.show(&shape, || text(&shape))?;
+    output.changed(shape.result, &shape, || text(&shape))?;
     Ok(if report.verdict() == Verdict::Fenced { Exit::Done } else { Exit::Failed })
 }
 

@@ -159,7 +159,7 @@ fn show(
     name: Option<String>,
 ) -> Outcome {
     let shape = FreezeShape { result, frozen, subject, name };
-    output.show(&shape, || sentence(&shape))?;
+    output.changed(result, &shape, || sentence(&shape))?;
     Ok(Exit::Done)
 }
 

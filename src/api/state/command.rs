@@ -2,8 +2,9 @@
 
 use super::directive;
 use super::fields::{
-    id_from_wire, id_to_wire, key_from_wire, key_to_wire, keyspaces_from_wire, keyspaces_to_wire,
-    labels_from_wire, labels_to_wire, reason_from_wire, reason_to_wire, weight_from_wire,
+    directive_from_wire, directive_to_wire, id_from_wire, id_to_wire, key_from_wire, key_to_wire,
+    keyspaces_from_wire, keyspaces_to_wire, labels_from_wire, labels_to_wire, reason_from_wire,
+    reason_to_wire, weight_from_wire,
 };
 use super::plan;
 use crate::convert::{InvalidField, checked, partition_count};
@@ -118,8 +119,13 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
         Command::Freeze { keyspace, frozen } => {
             Wire::Freeze(wire::Freeze { keyspace: keyspace.map(KeyspaceId::get), frozen: *frozen })
         }
-        Command::OpenPlan { size, map } => {
-            Wire::OpenPlan(wire::OpenPlan { size: *size, map_revision: map.map_or(0, Revision::get) })
+        Command::OpenPlan { size, map, undoes } => {
+            let map_revision = map.map_or(0, Revision::get);
+            Wire::OpenPlan(wire::OpenPlan {
+                size: *size,
+                map_revision,
+                undoes_index: directive_to_wire(*undoes),
+            })
         }
         Command::ExtendPlan { plan, moves } => Wire::ExtendPlan(wire::ExtendPlan {
             plan_index: plan.get(),
@@ -212,7 +218,10 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
         }
         Some(Wire::OpenPlan(c)) => {
             let map = Some(c.map_revision).filter(|map| *map > 0).map(Revision::new);
-            ("open_plan", Ok(Command::OpenPlan { size: c.size, map }))
+            (
+                "open_plan",
+                Ok(Command::OpenPlan { size: c.size, map, undoes: directive_from_wire(c.undoes_index) }),
+            )
         }
         Some(Wire::ExtendPlan(c)) => ("extend_plan", extend_plan(c)),
         Some(Wire::SkipPlanned(c)) => ("skip_planned", skip_planned(&c)),

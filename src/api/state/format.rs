@@ -48,7 +48,7 @@ pub(super) fn format_of_state(parts: &StateParts) -> u32 {
         .chain(sessions.iter().flat_map(|session| session.answers.iter().map(|(_, outcomes)| outcomes)))
         .flatten()
         .any(|outcome| matches!(outcome, Outcome::Planned(_)));
-    let evicted = ended.iter().any(|ended| ended.why == EndReason::Evicted);
+    let evicted = ended.iter().any(|ended| ended.why == EndReason::Evicted || ended.life.is_some());
     let splits = sessions.iter().any(|session| session.splits);
     lowest(!directed && !answered && !evicted && !splits && !keyspaces.iter().any(keyspace_is_new))
 }

@@ -99,7 +99,7 @@ async fn finish(
 
 fn show(output: Output, result: &'static str, keyspace: &Keyspace, text: String) -> Outcome {
     let shape = DoneShape { result, keyspace: Some(KeyspaceShape::from(keyspace)) };
-    output.show(&shape, || text + "\n")?;
+    output.changed(result, &shape, || text + "\n")?;
     Ok(Exit::Done)
 }
 

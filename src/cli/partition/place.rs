@@ -105,7 +105,7 @@ async fn set(
     };
     let shape =
         SetShape { result, keyspace: partition.keyspace.to_string(), partition: partition.partition.get() };
-    common.output().show(&shape, || match result {
+    common.output().changed(result, &shape, || match result {
         "planned" => format!("partition {partition} would be {is}; nothing was done\n{note}"),
         "unchanged" => format!("partition {partition} is {is} already\n{note}"),
         _ => format!("partition {partition} is {is} now\n{note}"),

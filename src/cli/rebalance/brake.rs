@@ -30,7 +30,7 @@ pub(super) async fn release(common: &Common, who: &Who, sure: Sure) -> Outcome {
         }
     };
     let shape = BrakeShape { result, brake };
-    common.output().show(&shape, || sentence(&shape).to_owned())?;
+    common.output().changed(result, &shape, || sentence(&shape).to_owned())?;
     Ok(Exit::Done)
 }
 

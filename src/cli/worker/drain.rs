@@ -61,7 +61,7 @@ pub(super) async fn drain(
         None => known(&admin, worker).await?,
     };
     let shape = SetShape::new(result, worker, detail.as_ref());
-    output.show(&shape, || shape.sentence())?;
+    output.changed(result, &shape, || shape.sentence())?;
     Ok(Exit::Done)
 }
 

@@ -1,5 +1,6 @@
 //! The handle: one method for each thing to ask.
 
+use super::partition::WouldMove;
 use super::{
     ClusterStatus, Drill, DrillPlan, DrillReport, Health, Keyspace, Located, MoveStarted, Partition,
     PartitionCount, PartitionDetail, PolicyChange, Worker,
@@ -106,6 +107,7 @@ impl Admin {
             name: name.to_string(),
             partitions: count.get(),
             policy: Some(policy.into()),
+            directive: self.said(),
         };
         let answer = self.ask(CHANGE, request, async |mut c, r| c.create_keyspace(r).await).await?;
         keyspace(answer.keyspace)
@@ -127,6 +129,7 @@ impl Admin {
             request: Some(self.request_id().await?),
             name: name.to_string(),
             policy: Some(policy.into()),
+            directive: self.said(),
         };
         let answer = self.ask(CHANGE, request, async |mut c, r| c.update_keyspace(r).await).await?;
         keyspace(answer.keyspace)
@@ -144,8 +147,11 @@ impl Admin {
     /// [`ErrorKind::NotFound`].
     pub async fn delete_keyspace(&self, name: &str) -> Result<(), Error> {
         let name = KeyspaceName::new(name)?;
-        let request =
-            v1::DeleteKeyspaceRequest { request: Some(self.request_id().await?), name: name.to_string() };
+        let request = v1::DeleteKeyspaceRequest {
+            request: Some(self.request_id().await?),
+            name: name.to_string(),
+            directive: self.said(),
+        };
         self.ask(CHANGE, request, async |mut c, r| c.delete_keyspace(r).await).await?;
         Ok(())
     }
@@ -221,9 +227,33 @@ impl Admin {
             keyspace,
             partition: partition.get(),
             to: to.to_string(),
-            directive: Some(self.directive()).filter(|given| *given != v1::Directive::default()),
+            directive: self.said(),
+            dry_run: false,
         };
         let answer = self.ask(CHANGE, request, async |mut c, r| c.move_partition(r).await).await?;
+        answer.try_into().map_err(Error::malformed)
+    }
+
+    /// What [`Admin::move_partition`] would do, as the coordinator would decide it now. Nothing is done.
+    ///
+    /// # Errors
+    /// As [`Admin::move_partition`].
+    pub async fn plan_move(
+        &self,
+        keyspace: &str,
+        partition: PartitionId,
+        to: &WorkerId,
+    ) -> Result<WouldMove, Error> {
+        let request = v1::MovePartitionRequest {
+            // A coordinator that knows no dry run refuses a request that has no id, and moves nothing.
+            request: None,
+            keyspace: KeyspaceName::new(keyspace)?.to_string(),
+            partition: partition.get(),
+            to: to.to_string(),
+            directive: None,
+            dry_run: true,
+        };
+        let answer = self.ask(READ, request, async |mut c, r| c.move_partition(r).await).await?;
         answer.try_into().map_err(Error::malformed)
     }
 
@@ -244,6 +274,7 @@ impl Admin {
             keyspace,
             partition: partition.get(),
             epoch: epoch.get(),
+            directive: self.said(),
         };
         self.ask(CHANGE, request, async |mut c, r| c.end_cooling(r).await).await?;
         Ok(())
@@ -281,7 +312,7 @@ impl Admin {
     /// As [`Admin::drill`] fails before anything is moved.
     pub async fn plan_drill(&self, drill: &Drill) -> Result<DrillPlan, Error> {
         drill.check()?;
-        let request = drill.to_wire(true);
+        let request = drill.to_wire(true, None);
         let answer = self.ask(READ, request, async |mut c, r| c.run_drill(r).await).await?;
         answer.try_into().map_err(Error::malformed)
     }
@@ -298,7 +329,7 @@ impl Admin {
     /// leader changed meanwhile: the worker goes back to work by itself, and the drill may be run again.
     pub async fn drill(&self, drill: &Drill) -> Result<DrillReport, Error> {
         drill.check()?;
-        let request = drill.to_wire(false);
+        let request = drill.to_wire(false, self.said());
         let within = drill.timeout.saturating_add(AFTER_A_DRILL);
         let call = Call::new(Route::Leader, Effect::Once).within(within).patience(within);
         let send = |channel| {
@@ -402,6 +433,11 @@ impl Admin {
         send: impl AsyncFn(PlacementServiceClient<Channel>, R) -> Result<Response<T>, Status>,
     ) -> Result<T, Error> {
         self.coordinator.call(self.bounded(call), |channel| send(placement(channel), request.clone())).await
+    }
+
+    /// Who wants it, and why, when either was said.
+    fn said(&self) -> Option<v1::Directive> {
+        Some(self.directive()).filter(|given| *given != v1::Directive::default())
     }
 
     /// Who wants it, and why.

@@ -59,7 +59,7 @@ impl<'a> Picture<'a> {
             weight: state
                 .worker_settings()
                 .get(session.worker())
-                .and_then(|set| set.weight.filter(|_| !mutant!("weight-ignored")))
+                .and_then(|set| set.weight().filter(|_| !mutant!("weight-ignored")))
                 .unwrap_or(session.weight()),
             standing: standing(state, keyspace, session, outlook.absent),
             zone: zone_of(session),

@@ -220,8 +220,10 @@ pub enum Command {
         /// How many moves it will have.
         size: u32,
         /// The map that it was made from: it does not start when a partition of its keyspace was granted since. `None`:
-        /// it was made when it is opened.
+        /// only the partitions that it moves have to be where it says.
         map: Option<Revision>,
+        /// The plan that it undoes.
+        undoes: Option<LogIndex>,
     },
     /// Adds moves to an open plan; with the last one it starts.
     ExtendPlan {
@@ -239,7 +241,7 @@ pub enum Command {
         /// Why.
         why: SkipReason,
     },
-    /// Stops a plan; what has begun goes on.
+    /// Stops a plan; what has begun goes on. One that is still being written is dropped, and leaves nothing.
     CancelPlan {
         /// The plan.
         plan: LogIndex,

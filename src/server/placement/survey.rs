@@ -214,5 +214,6 @@ fn shown(survey: &Survey, planned: &PlannedMove) -> v1::PlannedMove {
         to: survey.name(planned.to).to_string(),
         reason: planned.reason.to_string(),
         load: survey.load(planned.partition).map_or(0, |(load, _)| load),
+        arrives: false,
     }
 }

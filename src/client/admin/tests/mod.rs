@@ -98,7 +98,7 @@ async fn a_move_says_what_it_drains_or_that_there_was_nothing_to_do() {
     let fake = Fake::start(|asked| match asked {
         Asked::Status => Ok(status()),
         _ if MOVED.fetch_add(1, Ordering::SeqCst) == 0 => {
-            Ok(Answered::Move(v1::MovePartitionResponse { r#move: 9, from_epoch: 5 }))
+            Ok(Answered::Move(v1::MovePartitionResponse { r#move: 9, from_epoch: 5, ..Default::default() }))
         }
         _ => Ok(Answered::Move(v1::MovePartitionResponse::default())),
     })
@@ -110,6 +110,24 @@ async fn a_move_says_what_it_drains_or_that_there_was_nothing_to_do() {
     assert_eq!(started, expected);
     let nothing = admin.move_partition("orders", PartitionId::new(3), &to).await.unwrap();
     assert_eq!(nothing, MoveStarted { move_id: None, from_epoch: None });
+}
+
+/// An older coordinator would move the partition, if the request could pass for one that is meant.
+#[tokio::test]
+async fn what_a_move_would_do_is_asked_without_an_id() {
+    let fake = Fake::start(|asked| match asked {
+        Asked::Move(request) => {
+            assert_eq!((request.dry_run, &request.request, &request.directive), (true, &None, &None));
+            let would = v1::MovePartitionResponse { from_epoch: 5, would_change: true, ..Default::default() };
+            Ok(Answered::Move(would))
+        }
+        _ => Ok(status()),
+    })
+    .await;
+    let admin = Admin::at(fake.endpoint.clone()).unwrap().by("ada");
+    let to = WorkerId::new("w2").unwrap();
+    let would = admin.plan_move("orders", PartitionId::new(3), &to).await.unwrap();
+    assert_eq!((would.changes, would.move_id, would.from_epoch), (true, None, Epoch::new(5).ok()));
 }
 
 fn drill() -> Drill {

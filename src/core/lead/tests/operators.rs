@@ -2,6 +2,7 @@
 
 use super::world::{World, policy};
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, WorkerId};
+use crate::placement::Weight;
 use crate::state::{
     Command, GrantReason, PartitionChange, Phase, PolicyChange, Released, Tenure, WorkerChange,
 };
@@ -306,6 +307,20 @@ fn a_worker_that_does_not_come_back_in_time_is_replaced() {
     world.elect(300);
     world.pass(8_000);
     assert!(had.iter().all(|key| matches!(world.owner(*key), Some("b" | "c"))));
+    assert!(had.iter().all(|key| last(&world, *key).why == GrantReason::Vacated), "another has not returned");
+}
+
+#[test]
+fn a_move_for_a_weight_names_who_set_it() {
+    let mut world = World::of(12, &["a", "b"], policy());
+    let change = WorkerChange { weight: Some(Weight::new(3).ok()), ..WorkerChange::default() };
+    let by = set(&mut world, "a", change);
+    world.pass(5_000);
+    assert_eq!(world.spread()["a"], 9);
+    let keys = world.keys();
+    let moved = keys.iter().map(|key| last(&world, *key)).filter(|last| last.why == GrantReason::Weight);
+    let named: Vec<_> = moved.map(|last| last.directive).collect();
+    assert_eq!(named, [Some(by); 3]);
 }
 
 #[test]
