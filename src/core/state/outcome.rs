@@ -2,7 +2,6 @@
 
 use super::directive::{MAX_PARTITION_WEIGHT, Subject};
 use super::keyspace::PolicyError;
-use super::plans::PlanStage;
 use super::session::{EndReason, Suspicion};
 use crate::ids::{
     ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionKey, SessionId, WorkerId,
@@ -171,20 +170,9 @@ pub enum Refused {
     /// Another plan is being carried out.
     #[error("plan {0} is being carried out: wait for it, or cancel it")]
     PlanRunning(LogIndex),
-    /// No such plan is remembered.
-    #[error(
-        "plan {0} is not remembered: it was given up or replaced by another before it started, or two others have started \
-         since; plan again"
-    )]
-    NoSuchPlan(LogIndex),
-    /// The plan has all its moves already.
-    #[error("plan {plan} takes no more moves: {}", why_not_open(*.stage))]
-    PlanNotOpen {
-        /// The plan.
-        plan: LogIndex,
-        /// Where it is.
-        stage: PlanStage,
-    },
+    /// The plan is not there, or is not open any more.
+    #[error("there is no open plan {0}")]
+    NoOpenPlan(LogIndex),
     /// A plan's moves do not ascend by partition, or are more than it was opened for.
     #[error("the moves of plan {0} are out of order, or more than it was opened for")]
     PlanOutOfOrder(LogIndex),
@@ -246,15 +234,6 @@ pub enum Refused {
     /// A suspicion is one or two thirds.
     #[error("a session is suspected for 1 or 2 thirds of its ttl, not {0}")]
     Thirds(u8),
-}
-
-fn why_not_open(stage: PlanStage) -> &'static str {
-    match stage {
-        PlanStage::Open => "it is being written",
-        PlanStage::Running => "it is complete and being carried out",
-        PlanStage::Done => "every move of it has begun",
-        PlanStage::Cancelled => "it was cancelled",
-    }
 }
 
 /// Something that changed, for those who serve watches, streams and timers.

@@ -50,9 +50,7 @@ impl Lineage {
     /// That of a partition as the state has it.
     pub fn read(keyspace: &Keyspace, partition: PartitionId) -> Lineage {
         let of = Some(keyspace.partitioner().share(partition).of);
-        // Who ordered the splits is not the owner's affair.
-        let ancestors = keyspace.ancestors(partition).map(|born| Born { by: None, ..born });
-        Lineage { of, ancestors: ancestors.collect() }
+        Lineage { of, ancestors: keyspace.ancestors(partition).collect() }
     }
 }
 
