@@ -67,7 +67,6 @@ pub(crate) struct WorkerSettingsShape {
     cordoned: Option<DirectiveShape>,
     frozen: Option<DirectiveShape>,
     weight: Option<u32>,
-    weighed: Option<DirectiveShape>,
 }
 
 impl From<&WorkerSettings> for WorkerSettingsShape {
@@ -79,7 +78,6 @@ impl From<&WorkerSettings> for WorkerSettingsShape {
             cordoned: from.cordoned.as_ref().map(Into::into),
             frozen: from.frozen.as_ref().map(Into::into),
             weight: from.weight,
-            weighed: from.weighed.as_ref().map(Into::into),
         }
     }
 }
@@ -92,7 +90,6 @@ struct PartitionSettingsShape {
     pinned: Option<DirectiveShape>,
     frozen: Option<DirectiveShape>,
     weight: Option<u32>,
-    weighed: Option<DirectiveShape>,
 }
 
 impl From<&PartitionSettings> for PartitionSettingsShape {
@@ -104,7 +101,6 @@ impl From<&PartitionSettings> for PartitionSettingsShape {
             pinned: from.pin.as_ref().map(|(_, by)| by.into()),
             frozen: from.frozen.as_ref().map(Into::into),
             weight: from.weight,
-            weighed: from.weighed.as_ref().map(Into::into),
         }
     }
 }

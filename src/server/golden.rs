@@ -42,11 +42,7 @@ async fn write_golden() {
     for name in ["orders", "bills", "gone"] {
         client.create_keyspace(create(name, 3)).await.unwrap();
     }
-    let delete = v1::DeleteKeyspaceRequest {
-        request: crate::testing::request_id(),
-        name: "gone".to_owned(),
-        ..Default::default()
-    };
+    let delete = v1::DeleteKeyspaceRequest { request: crate::testing::request_id(), name: "gone".to_owned() };
     client.delete_keyspace(delete).await.unwrap();
     join(&node, "w1", "orders").await;
     join(&node, "w2", "bills").await;

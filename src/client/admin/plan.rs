@@ -122,8 +122,7 @@ impl Plan {
         }
         let proposed = |planned: &PlannedMove| {
             let (from, to) = (planned.from.clone()?, planned.to.clone());
-            let (partition, epoch) = (planned.partition, planned.epoch?);
-            Some(ProposedMove { partition, epoch, from, to, arrives: false })
+            Some(ProposedMove { partition: planned.partition, epoch: planned.epoch?, from, to })
         };
         Ok(Proposal {
             keyspace: self.keyspace.clone(),
