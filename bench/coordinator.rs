@@ -50,6 +50,7 @@ async fn create(endpoint: &str, name: &str, partitions: u32) {
         name: name.to_string(),
         partitions,
         policy: Some(policy),
+        directive: None,
     };
     admin.create_keyspace(create).await.unwrap();
 }

@@ -15,9 +15,8 @@ use serde::Serialize;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 While something is frozen no planned move begins there; moves that have begun go on. What has no owner is granted all the
-same: a freeze never keeps a failed owner's partitions down. It goes to workers that are not frozen; to one that is, when no
-other may have it. Each freeze stands for itself: a partition moves when it, its workers, its keyspace and the cluster are all
-free. `ringfence settings` shows them and who set them.
+same: a freeze never keeps a failed owner's partitions down. Each freeze stands for itself: a partition moves when it, its
+workers, its keyspace and the cluster are all free. `ringfence settings` shows them and who set them.
 
 Examples:
   ringfence freeze keyspace orders --reason 'incident 42'
@@ -40,7 +39,7 @@ enum Subject {
         #[command(flatten)]
         who: Who,
     },
-    /// One worker: nothing is moved to it or away from it; it gets what has no owner when no other worker may have it
+    /// One worker: nothing is moved to it or away from it
     Worker {
         /// Its name; it need not have a session
         worker: WorkerId,
@@ -129,7 +128,7 @@ pub(crate) async fn keyspace_or_all(
 ) -> Outcome {
     let sure = sure.filter(|_| frozen && keyspace.is_none());
     if let Some(sure) = sure {
-        sure.or_terminal(who.dry_run)?;
+        sure.or_terminal(who)?;
     }
     let admin = who.admin(common);
     let result = if who.dry_run {
@@ -160,7 +159,7 @@ fn show(
     name: Option<String>,
 ) -> Outcome {
     let shape = FreezeShape { result, frozen, subject, name };
-    output.show(&shape, || sentence(&shape))?;
+    output.changed(result, &shape, || sentence(&shape))?;
     Ok(Exit::Done)
 }
 

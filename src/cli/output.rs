@@ -3,6 +3,7 @@
 //! With `-o json` each answer is one document on one line (`watch`: one a change), of the shapes in `docs/cli.md`. What
 //! controls a terminal is escaped in both.
 
+use crate::exit::Failed;
 use crate::text::{hides, plain};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -53,6 +54,32 @@ impl Output {
             }
         }
     }
+}
+
+impl Output {
+    /// Writes what became of a change, of which `result` is the word. When that cannot be written, the change was made all the
+    /// same, and whoever called must not take it for one that failed.
+    pub(crate) fn changed(
+        &self,
+        result: &str,
+        shape: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failed> {
+        self.show(shape, text).map_err(|error| match Failed::from(error) {
+            Failed::Error { code, message, exit } if !is_nothing(result) => {
+                Failed::Error { code, message: format!("{DONE_ALL_THE_SAME}: {message}"), exit }
+            }
+            failed => failed,
+        })
+    }
+}
+
+const DONE_ALL_THE_SAME: &str =
+    "what was asked for is done, and only the answer could not be written; do not do it again, look at it";
+
+/// Nothing was changed, by the word for what became of it.
+fn is_nothing(result: &str) -> bool {
+    matches!(result, "unchanged" | "planned")
 }
 
 /// Writes one document on one line to standard output.
@@ -178,6 +205,18 @@ mod tests {
         let text = json(&hostile).unwrap();
         assert_eq!(text, "\"a\\u001b[2J\\u009b\\u202e\\\"\\\\ä\u{1f600}\"");
         assert_eq!(serde_json::from_str::<String>(&text).unwrap(), hostile);
+    }
+
+    #[test]
+    fn what_changed_nothing_is_told_from_what_did() {
+        for nothing in ["unchanged", "planned"] {
+            assert!(is_nothing(nothing), "{nothing}");
+        }
+        for done in
+            ["changed", "created", "deleted", "started", "moved", "approved", "done", "drained", "fenced"]
+        {
+            assert!(!is_nothing(done), "{done}");
+        }
     }
 
     #[test]

@@ -67,6 +67,7 @@ pub(crate) struct WorkerSettingsShape {
     cordoned: Option<DirectiveShape>,
     frozen: Option<DirectiveShape>,
     weight: Option<u32>,
+    weighed: Option<DirectiveShape>,
 }
 
 impl From<&WorkerSettings> for WorkerSettingsShape {
@@ -78,6 +79,7 @@ impl From<&WorkerSettings> for WorkerSettingsShape {
             cordoned: from.cordoned.as_ref().map(Into::into),
             frozen: from.frozen.as_ref().map(Into::into),
             weight: from.weight,
+            weighed: from.weighed.as_ref().map(Into::into),
         }
     }
 }
@@ -90,6 +92,7 @@ struct PartitionSettingsShape {
     pinned: Option<DirectiveShape>,
     frozen: Option<DirectiveShape>,
     weight: Option<u32>,
+    weighed: Option<DirectiveShape>,
 }
 
 impl From<&PartitionSettings> for PartitionSettingsShape {
@@ -101,6 +104,7 @@ impl From<&PartitionSettings> for PartitionSettingsShape {
             pinned: from.pin.as_ref().map(|(_, by)| by.into()),
             frozen: from.frozen.as_ref().map(Into::into),
             weight: from.weight,
+            weighed: from.weighed.as_ref().map(Into::into),
         }
     }
 }

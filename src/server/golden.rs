@@ -42,7 +42,11 @@ async fn write_golden() {
     for name in ["orders", "bills", "gone"] {
         client.create_keyspace(create(name, 3)).await.unwrap();
     }
-    let delete = v1::DeleteKeyspaceRequest { request: crate::testing::request_id(), name: "gone".to_owned() };
+    let delete = v1::DeleteKeyspaceRequest {
+        request: crate::testing::request_id(),
+        name: "gone".to_owned(),
+        ..Default::default()
+    };
     client.delete_keyspace(delete).await.unwrap();
     join(&node, "w1", "orders").await;
     join(&node, "w2", "bills").await;

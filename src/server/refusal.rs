@@ -82,7 +82,8 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
         )),
         Refused::PlanNotRunning(_) => Failure::refused(why),
         Refused::Frozen(what) => Failure::refused(frozen(what, state)),
-        Refused::NoOpenPlan(_) | Refused::NoSuchDirective(_) => Failure::not_found(why),
+        Refused::PlanNotOpen { .. } => Failure::refused(why),
+        Refused::NoSuchPlan(_) | Refused::NoSuchDirective(_) => Failure::not_found(why),
         Refused::SplitUnderWay(id) => Failure::refused(format_args!(
             "the partitions of keyspace {0} are being split already; see how far it is with: ringfence keyspace list",
             keyspace(*id, state)

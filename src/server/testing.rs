@@ -183,6 +183,7 @@ pub(crate) fn create(name: &str, partitions: u32) -> v1::CreateKeyspaceRequest {
         name: name.to_owned(),
         partitions,
         policy: Some(policy),
+        ..Default::default()
     }
 }
 

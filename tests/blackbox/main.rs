@@ -3,15 +3,18 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod answers;
 mod bad_input;
 mod cases;
 mod cli;
 mod cluster;
 mod examples;
 mod harness;
+mod history;
 mod house;
 mod mutants;
 mod operators;
 mod pages;
+mod plans;
 mod processes;
 mod traces;

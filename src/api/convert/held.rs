@@ -96,7 +96,7 @@ pub fn lineage(divisor: u32, ancestors: &[v1::Ancestor]) -> Result<Lineage, Inva
     };
     let ancestors = ancestors.iter().enumerate().map(|(place, wire)| {
         let epoch = epoch("epoch", wire.epoch).map_err(|e| e.at("ancestors", place))?;
-        Ok(Born { parent: PartitionId::new(wire.partition), epoch })
+        Ok(Born { parent: PartitionId::new(wire.partition), epoch, by: None })
     });
     Ok(Lineage { of, ancestors: ancestors.collect::<Result<_, InvalidField>>()? })
 }

@@ -2,8 +2,9 @@
 
 use super::directive;
 use super::fields::{
-    id_from_wire, id_to_wire, key_from_wire, key_to_wire, keyspaces_from_wire, keyspaces_to_wire,
-    labels_from_wire, labels_to_wire, reason_from_wire, reason_to_wire, weight_from_wire,
+    directive_from_wire, directive_to_wire, id_from_wire, id_to_wire, key_from_wire, key_to_wire,
+    keyspaces_from_wire, keyspaces_to_wire, labels_from_wire, labels_to_wire, reason_from_wire,
+    reason_to_wire, weight_from_wire,
 };
 use super::plan;
 use crate::convert::{InvalidField, checked, partition_count};
@@ -91,9 +92,6 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
             partition: Some(key_to_wire(*partition)),
             epoch: epoch.get(),
         }),
-        Command::Forgive { partition, epoch } => {
-            Wire::Forgive(wire::Forgive { partition: Some(key_to_wire(*partition)), epoch: epoch.get() })
-        }
         Command::Direct { subject, by, what, reason } => Wire::Direct(wire::Direct {
             subject: Some(directive::subject_to_wire(subject)),
             by: by.clone(),
@@ -121,8 +119,13 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
         Command::Freeze { keyspace, frozen } => {
             Wire::Freeze(wire::Freeze { keyspace: keyspace.map(KeyspaceId::get), frozen: *frozen })
         }
-        Command::OpenPlan { size, map } => {
-            Wire::OpenPlan(wire::OpenPlan { size: *size, map_revision: map.map_or(0, Revision::get) })
+        Command::OpenPlan { size, map, undoes } => {
+            let map_revision = map.map_or(0, Revision::get);
+            Wire::OpenPlan(wire::OpenPlan {
+                size: *size,
+                map_revision,
+                undoes_index: directive_to_wire(*undoes),
+            })
         }
         Command::ExtendPlan { plan, moves } => Wire::ExtendPlan(wire::ExtendPlan {
             plan_index: plan.get(),
@@ -160,7 +163,6 @@ fn join_to_wire(join: &Join) -> wire::Join {
         keyspaces: keyspaces_to_wire(&join.keyspaces),
         replaces: join.replaces.map_or(0, SessionId::get),
         splits: join.splits,
-        again: join.again,
     }
 }
 
@@ -202,7 +204,6 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
         Some(Wire::Release(c)) => ("release", release(c)),
         Some(Wire::Ready(c)) => ("ready", ready(c)),
         Some(Wire::EndCooling(c)) => ("end_cooling", end_cooling(c)),
-        Some(Wire::Forgive(c)) => ("forgive", forgive(c)),
         Some(Wire::Direct(c)) => ("direct", direct(c)),
         Some(Wire::Under(c)) => ("under", Ok(Command::Under { directive: LogIndex::new(c.directive_index) })),
         Some(Wire::SetWorker(c)) => ("set_worker", set_worker(&c)),
@@ -217,7 +218,10 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
         }
         Some(Wire::OpenPlan(c)) => {
             let map = Some(c.map_revision).filter(|map| *map > 0).map(Revision::new);
-            ("open_plan", Ok(Command::OpenPlan { size: c.size, map }))
+            (
+                "open_plan",
+                Ok(Command::OpenPlan { size: c.size, map, undoes: directive_from_wire(c.undoes_index) }),
+            )
         }
         Some(Wire::ExtendPlan(c)) => ("extend_plan", extend_plan(c)),
         Some(Wire::SkipPlanned(c)) => ("skip_planned", skip_planned(&c)),
@@ -279,7 +283,6 @@ fn join(c: wire::Join) -> Result<Command, InvalidField> {
         keyspaces: keyspaces_from_wire(c.keyspaces),
         replaces: SessionId::new(c.replaces),
         splits: c.splits,
-        again: c.again,
     })))
 }
 
@@ -369,10 +372,6 @@ fn ready(c: wire::Ready) -> Result<Command, InvalidField> {
 
 fn end_cooling(c: wire::EndCooling) -> Result<Command, InvalidField> {
     Ok(Command::EndCooling { partition: key_from_wire(c.partition)?, epoch: epoch(c.epoch)? })
-}
-
-fn forgive(c: wire::Forgive) -> Result<Command, InvalidField> {
-    Ok(Command::Forgive { partition: key_from_wire(c.partition)?, epoch: epoch(c.epoch)? })
 }
 
 fn direct(c: wire::Direct) -> Result<Command, InvalidField> {

@@ -61,7 +61,8 @@ pub(super) fn worker_to_wire(
         drained_by_index: directive_to_wire(settings.drained),
         cordoned_by_index: directive_to_wire(settings.cordoned),
         frozen_by_index: directive_to_wire(settings.frozen),
-        weight: settings.weight.map_or(0, Weight::get),
+        weight: settings.weight().map_or(0, Weight::get),
+        weight_by_index: directive_to_wire(settings.weight.map(|(_, by)| by)),
         drained_until_join_by_index: directive_to_wire(settings.drained_until_join),
     }
 }
@@ -77,7 +78,7 @@ pub(super) fn worker_from_wire(
         frozen: directive_from_wire(wire.frozen_by_index),
         weight: match wire.weight {
             0 => None,
-            number => Some(weight_from_wire(number)?),
+            number => Some((weight_from_wire(number)?, LogIndex::new(wire.weight_by_index))),
         },
     };
     Ok((workers.at("worker", wire.worker)?, settings))
@@ -92,7 +93,8 @@ pub(super) fn partitions_to_wire(
         pin_worker: settings.pin.as_ref().map(|(worker, _)| workers.of(worker)),
         pinned_by_index: directive_to_wire(settings.pin.as_ref().map(|(_, by)| *by)),
         frozen_by_index: directive_to_wire(settings.frozen),
-        weight: settings.weight.unwrap_or(0),
+        weight: settings.weight().unwrap_or(0),
+        weight_by_index: directive_to_wire(settings.weight.map(|(_, by)| by)),
     };
     settings.iter().map(one).collect()
 }
@@ -108,7 +110,7 @@ pub(super) fn partitions_from_wire(
             _ => return Err(InvalidField::new("pin_worker", "a pin has a worker and a directive")),
         };
         let frozen = directive_from_wire(wire.frozen_by_index);
-        let weight = (wire.weight > 0).then_some(wire.weight);
+        let weight = (wire.weight > 0).then_some((wire.weight, LogIndex::new(wire.weight_by_index)));
         Ok((PartitionId::new(wire.partition), PartitionSettings { pin, frozen, weight }))
     };
     wire.iter().enumerate().map(|(place, s)| one(s).map_err(|e| e.at("settings", place))).collect()

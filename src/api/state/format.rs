@@ -48,7 +48,7 @@ pub(super) fn format_of_state(parts: &StateParts) -> u32 {
         .chain(sessions.iter().flat_map(|session| session.answers.iter().map(|(_, outcomes)| outcomes)))
         .flatten()
         .any(|outcome| matches!(outcome, Outcome::Planned(_)));
-    let evicted = ended.iter().any(|ended| ended.why == EndReason::Evicted);
+    let evicted = ended.iter().any(|ended| ended.why == EndReason::Evicted || ended.life.is_some());
     let splits = sessions.iter().any(|session| session.splits);
     lowest(!directed && !answered && !evicted && !splits && !keyspaces.iter().any(keyspace_is_new))
 }
@@ -71,7 +71,7 @@ fn command_is_new(command: &Command) -> bool {
         }
         Command::Grant { why, .. } | Command::Drain { why, .. } => reason_is_new(*why),
         Command::Release { how, .. } => *how == Released::Restarting,
-        Command::Join(join) => join.splits || join.again,
+        Command::Join(join) => join.splits,
         Command::FormCluster { .. }
         | Command::NoteNode { .. }
         | Command::DeleteKeyspace { .. }
@@ -85,8 +85,7 @@ fn command_is_new(command: &Command) -> bool {
         | Command::Seize { .. }
         | Command::Ready { .. }
         | Command::EndCooling { .. } => false,
-        Command::Forgive { .. }
-        | Command::Direct { .. }
+        Command::Direct { .. }
         | Command::Under { .. }
         | Command::SetWorker { .. }
         | Command::ForgetWorker { .. }

@@ -65,7 +65,11 @@ fn to_wire(partition: &PartitionParts, workers: &mut Places) -> v1::StatePartiti
             error: setback.error.clone(),
         }),
         split_epoch: split_epoch(partition).map_or(0, Epoch::get),
-        born: partition.born.map(|born| wire::Born { parent: born.parent.get(), epoch: born.epoch.get() }),
+        born: partition.born.map(|born| wire::Born {
+            parent: born.parent.get(),
+            epoch: born.epoch.get(),
+            by_index: directive_to_wire(born.by),
+        }),
     }
 }
 
@@ -95,7 +99,7 @@ fn from_wire(wire: v1::StatePartition, workers: &Names) -> Result<PartitionParts
 
 fn born_from_wire(wire: wire::Born) -> Result<Born, InvalidField> {
     let epoch = checked::epoch("born.epoch", wire.epoch)?;
-    Ok(Born { parent: PartitionId::new(wire.parent), epoch })
+    Ok(Born { parent: PartitionId::new(wire.parent), epoch, by: directive_from_wire(wire.by_index) })
 }
 
 fn phase_to_wire(phase: &Phase, workers: &mut Places) -> Wire {

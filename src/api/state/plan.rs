@@ -1,6 +1,7 @@
 //! Plans that operators approved, to the wire and back.
 
-use super::fields::{key_from_wire, key_to_wire};
+use super::directive;
+use super::fields::{directive_from_wire, directive_to_wire, key_from_wire, key_to_wire};
 use super::workers::{Names, Places};
 use crate::convert::{InvalidField, checked};
 use crate::v1;
@@ -19,6 +20,7 @@ pub(super) fn to_wire(plan: &ApprovedPlan, workers: &mut Places) -> v1::StatePla
     let one = |planned: &PlanMove| Move {
         partition: Some(key_to_wire(planned.partition)),
         epoch: planned.epoch.get(),
+        arrives: planned.arrives,
         from_worker: workers.of(&planned.from),
         to_worker: workers.of(&planned.to),
         begun: planned.step == PlanStep::Begun,
@@ -29,7 +31,9 @@ pub(super) fn to_wire(plan: &ApprovedPlan, workers: &mut Places) -> v1::StatePla
     };
     v1::StatePlan {
         index: plan.id.get(),
-        map_revision: plan.map.get(),
+        map_revision: plan.map.map_or(0, Revision::get),
+        undoes_index: directive_to_wire(plan.undoes),
+        given: plan.given.as_deref().map(directive::to_wire),
         size: plan.size,
         stage: stage.into(),
         moves: plan.moves.iter().map(one).collect(),
@@ -57,6 +61,7 @@ pub(super) fn from_wire(wire: v1::StatePlan, workers: &Names) -> Result<Approved
             epoch: checked::epoch("epoch", wire.epoch)?,
             from: workers.at("from_worker", wire.from_worker)?,
             to: workers.at("to_worker", wire.to_worker)?,
+            arrives: wire.arrives,
             step,
         })
     };
@@ -64,9 +69,17 @@ pub(super) fn from_wire(wire: v1::StatePlan, workers: &Names) -> Result<Approved
     let moves: Vec<PlanMove> =
         moves.map(|(place, m)| one(m).map_err(|e| e.at("moves", place))).collect::<Result<_, _>>()?;
     let waiting = moves.iter().filter(|planned| planned.step == PlanStep::Waiting).count() as u32;
-    // Plans were written without it once.
-    let map = Revision::new(if wire.map_revision == 0 { wire.index } else { wire.map_revision });
-    Ok(ApprovedPlan { id: LogIndex::new(wire.index), map, size: wire.size, moves, stage, waiting })
+    let given = wire.given.map(directive::from_wire).transpose().map_err(|e| e.within("given"))?;
+    Ok(ApprovedPlan {
+        id: LogIndex::new(wire.index),
+        map: Some(Revision::new(wire.map_revision)).filter(|_| wire.map_revision > 0),
+        undoes: directive_from_wire(wire.undoes_index),
+        size: wire.size,
+        moves,
+        stage,
+        waiting,
+        given: given.map(Box::new),
+    })
 }
 
 pub(super) fn move_to_wire(planned: &PlanMove) -> extend_plan::Move {
@@ -75,6 +88,7 @@ pub(super) fn move_to_wire(planned: &PlanMove) -> extend_plan::Move {
         epoch: planned.epoch.get(),
         from: planned.from.to_string(),
         to: planned.to.to_string(),
+        arrives: planned.arrives,
     }
 }
 
@@ -84,6 +98,7 @@ pub(super) fn move_from_wire(wire: extend_plan::Move) -> Result<PlanMove, Invali
         epoch: checked::epoch("epoch", wire.epoch)?,
         from: checked::worker_id("from", &wire.from)?,
         to: checked::worker_id("to", &wire.to)?,
+        arrives: wire.arrives,
         step: PlanStep::Waiting,
     })
 }

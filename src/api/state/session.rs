@@ -10,7 +10,7 @@ use crate::convert::{InvalidField, checked};
 use crate::v1;
 use prost::bytes::Bytes;
 use ringfence_core::ids::LogIndex;
-use ringfence_core::state::{EndReason, Ended, SessionParts, Suspicion};
+use ringfence_core::state::{EndReason, Ended, Life, SessionParts, Suspicion};
 use std::time::Duration;
 
 pub(super) fn to_wire(session: &SessionParts, workers: &mut Places) -> v1::StateSession {
@@ -92,6 +92,7 @@ pub(super) fn ended_to_wire(ended: &Ended, workers: &mut Places) -> v1::StateEnd
         worker: workers.of(&ended.worker),
         why: why.into(),
         ended_index: ended.at.get(),
+        life: ended.life.as_ref().map(life_to_wire),
     }
 }
 
@@ -110,5 +111,24 @@ pub(super) fn ended_from_wire(wire: &v1::StateEnded, workers: &Names) -> Result<
         worker: workers.at("worker", wire.worker)?,
         why,
         at: LogIndex::new(wire.ended_index),
+        life: wire.life.as_ref().map(life_from_wire),
     })
+}
+
+fn life_to_wire(life: &Life) -> v1::state_ended::Life {
+    v1::state_ended::Life {
+        joined_index: life.joined.get(),
+        joined_unix_ms: life.joined_unix_ms,
+        address: life.address.clone(),
+        ended_unix_ms: life.ended_unix_ms,
+    }
+}
+
+fn life_from_wire(wire: &v1::state_ended::Life) -> Life {
+    Life {
+        joined: LogIndex::new(wire.joined_index),
+        joined_unix_ms: wire.joined_unix_ms,
+        address: wire.address.clone(),
+        ended_unix_ms: wire.ended_unix_ms,
+    }
 }

@@ -4,7 +4,7 @@ mod split;
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
-use crate::operator::{Sure, planned};
+use crate::operator::{Who, planned};
 use crate::output::{Table, properties};
 use crate::shape::{KeyspaceShape, balance_by, takeover};
 use crate::text::short;
@@ -45,9 +45,8 @@ Examples:
         /// Do nothing when it exists with so many partitions and the settings given here; one that is left out may differ
         #[arg(long)]
         if_absent: bool,
-        /// Say what would be done, and do nothing
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        who: Who,
         #[command(flatten)]
         policy: PolicyArgs,
     },
@@ -60,9 +59,8 @@ Example:
     Update {
         /// Its name
         name: KeyspaceName,
-        /// Say what would be done, and do nothing
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        who: Who,
         /// No setting, and always refused with the reason: see `ringfence keyspace split`
         #[arg(long, value_parser = partition_count, hide = true)]
         partitions: Option<PartitionCount>,
@@ -80,25 +78,14 @@ Example:
         name: KeyspaceName,
     },
     /// Delete a keyspace: its owners lose their partitions at once
-    #[command(after_help = "\
-Workers that serve it go on serving their other keyspaces. One that is created again under the name never repeats an epoch; workers
-that served the earlier one have to be restarted to serve it.
-
-It is asked about on a terminal; elsewhere it needs --yes.
-
-Example:
-  ringfence keyspace delete orders --dry-run")]
     Delete {
         /// Its name
         name: KeyspaceName,
         /// Do nothing when it does not exist
         #[arg(long)]
         if_exists: bool,
-        /// Say what would be done, and do nothing
-        #[arg(long)]
-        dry_run: bool,
         #[command(flatten)]
-        sure: Sure,
+        who: Who,
     },
 }
 
@@ -255,9 +242,9 @@ pub(crate) async fn run(args: KeyspaceArgs) -> Outcome {
             output.show(&KeyspaceShape::from(&keyspace), || details(&keyspace))?;
             return Ok(Exit::Done);
         }
-        Verb::Create { name, partitions, if_absent, dry_run, policy } => {
-            let change = policy.change();
-            let (result, keyspace) = if dry_run {
+        Verb::Create { name, partitions, if_absent, who, policy } => {
+            let (change, admin) = (policy.change(), who.asking(admin));
+            let (result, keyspace) = if who.dry_run {
                 would_create(&admin, &name, partitions, &change, if_absent).await?
             } else {
                 create(&admin, &name, partitions, &change, if_absent).await?
@@ -268,51 +255,32 @@ pub(crate) async fn run(args: KeyspaceArgs) -> Outcome {
         Verb::Update { name, partitions: Some(asked), .. } => {
             return Err(split::no_such_change(&admin.keyspace(name.as_str()).await?, asked));
         }
-        Verb::Update { name, dry_run: true, policy, partitions: None } => {
+        Verb::Update { name, who, policy, partitions: None } if who.dry_run => {
             let now = admin.keyspace(name.as_str()).await?;
             let then = now.policy.with(&policy.change()).map_err(|why| Failed::refused(why.to_string()))?;
             let result = planned(then != now.policy);
             (result, Some(Keyspace { policy: then, ..now }), format!("keyspace {name}: {result}"))
         }
-        Verb::Update { name, dry_run: false, policy, partitions: None } => {
-            let keyspace = admin.update_keyspace(name.as_str(), &policy.change()).await?;
+        Verb::Update { name, who, policy, partitions: None } => {
+            let keyspace = who.asking(admin).update_keyspace(name.as_str(), &policy.change()).await?;
             ("updated", Some(keyspace), format!("keyspace {name}: updated"))
         }
-        Verb::Delete { name, if_exists, dry_run, sure } => {
-            sure.or_terminal(dry_run)?;
-            let result = delete(&admin, &name, if_exists, dry_run, sure).await?;
+        Verb::Delete { name, if_exists, who } => {
+            let deleted = if who.dry_run {
+                admin.keyspace(name.as_str()).await.map(|_| "planned")
+            } else {
+                who.asking(admin).delete_keyspace(name.as_str()).await.map(|()| "deleted")
+            };
+            let result = match deleted {
+                Err(error) if if_exists && error.kind() == ErrorKind::NotFound => "unchanged",
+                deleted => deleted?,
+            };
             (result, None, format!("keyspace {name}: {result}"))
         }
     };
     let shape = DoneShape { result, keyspace: keyspace.as_ref().map(KeyspaceShape::from) };
-    output.show(&shape, || text + "\n")?;
+    output.changed(result, &shape, || text + "\n")?;
     Ok(Exit::Done)
-}
-
-/// Deletes a keyspace, when that is meant.
-async fn delete(
-    admin: &Admin,
-    name: &KeyspaceName,
-    if_exists: bool,
-    dry_run: bool,
-    sure: Sure,
-) -> Result<&'static str, Failed> {
-    let missing = |error: &ringfence::Error| if_exists && error.kind() == ErrorKind::NotFound;
-    let found = match admin.keyspace(name.as_str()).await {
-        Err(error) if missing(&error) => return Ok("unchanged"),
-        found => found?,
-    };
-    if dry_run {
-        return Ok("planned");
-    }
-    sure.ask(&format!(
-        "This deletes keyspace {name} with its {} partitions: whoever owns one loses it at once.",
-        found.partitions
-    ))?;
-    match admin.delete_keyspace(name.as_str()).await {
-        Err(error) if missing(&error) => Ok("unchanged"),
-        deleted => Ok(deleted.map(|()| "deleted")?),
-    }
 }
 
 async fn create(

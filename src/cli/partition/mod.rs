@@ -118,9 +118,8 @@ see that the earlier owner is dead. Nothing is done when the partition does not 
         /// The partition
         #[arg(value_name = "KEYSPACE/PARTITION")]
         partition: PartitionArg,
-        /// Say what would be done, and do nothing
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        who: Who,
     },
 }
 
@@ -192,7 +191,7 @@ pub(crate) async fn run(args: PartitionArgs) -> Outcome {
         Verb::Weigh { partition, weight, who } => place::weigh(&args.common, &partition, weight, &who).await,
         Verb::Explain { partition } => explain::explain(&args.common, &partition).await,
         Verb::History { partition } => explain::history(&args.common, &partition).await,
-        Verb::EndCooling { partition, dry_run } => end_cooling(&admin, output, &partition, dry_run).await,
+        Verb::EndCooling { partition, who } => end_cooling(&admin, output, &partition, &who).await,
     }
 }
 
@@ -201,10 +200,19 @@ async fn move_it(common: &Common, partition: &PartitionArg, to: &WorkerId, wait:
     let admin = who.asking(common.bounded(Admin::new(&coordinator)));
     let keyspace = partition.keyspace.as_str();
     if who.dry_run {
-        let found = admin.partition(keyspace, partition.partition).await?.partition;
-        let there = found.owner.is_some_and(|owner| owner.worker == *to);
-        let shape = DoneShape { from_epoch: found.epoch.map(Epoch::get), ..DoneShape::new(planned(!there)) };
-        let would = if there { "is with" } else { "would move to" };
+        // By the judgement of the move itself: what it refuses is refused here.
+        let plan = admin.plan_move(keyspace, partition.partition, to).await?;
+        let shape = DoneShape {
+            move_id: plan.move_id.map(MoveId::get),
+            from_epoch: plan.from_epoch.map(Epoch::get),
+            ..DoneShape::new(planned(plan.changes))
+        };
+        let would = match (plan.changes, plan.move_id, plan.from_epoch) {
+            (true, _, Some(_)) => "would move to",
+            (true, _, None) => "has no owner and would be granted to",
+            (false, Some(_), _) => "is on its way to",
+            (false, None, _) => "is with",
+        };
         common.output().show(&shape, || format!("partition {partition} {would} {to}; nothing was done\n"))?;
         return Ok(Exit::Done);
     }
@@ -228,7 +236,7 @@ async fn move_it(common: &Common, partition: &PartitionArg, to: &WorkerId, wait:
             shape.result = "moved";
         }
     }
-    common.output().show(&shape, || sentence + "\n")?;
+    common.output().changed(shape.result, &shape, || sentence + "\n")?;
     Ok(Exit::Done)
 }
 
@@ -262,12 +270,14 @@ async fn wait_for_owner(
     }
 }
 
-async fn end_cooling(admin: &Admin, output: Output, partition: &PartitionArg, dry_run: bool) -> Outcome {
+async fn end_cooling(admin: &Admin, output: Output, partition: &PartitionArg, who: &Who) -> Outcome {
     let found = admin.partition(partition.keyspace.as_str(), partition.partition).await?.partition;
     let result = match (found.phase, found.epoch) {
-        (Phase::Cooling, Some(_)) if dry_run => "planned",
+        (Phase::Cooling, Some(_)) if who.dry_run => "planned",
         (Phase::Cooling, Some(epoch)) => {
-            admin.end_cooling(partition.keyspace.as_str(), partition.partition, epoch).await?;
+            who.asking(admin.clone())
+                .end_cooling(partition.keyspace.as_str(), partition.partition, epoch)
+                .await?;
             "ended"
         }
         _ => "unchanged",
@@ -277,7 +287,7 @@ async fn end_cooling(admin: &Admin, output: Output, partition: &PartitionArg, dr
         "planned" => format!("partition {partition} cools ({}); nothing was done", found.cooling),
         _ => format!("partition {partition} does not cool: it is {}", found.phase),
     };
-    output.show(&DoneShape::new(result), || sentence + "\n")?;
+    output.changed(result, &DoneShape::new(result), || sentence + "\n")?;
     Ok(Exit::Done)
 }
 

@@ -4,14 +4,14 @@ use super::plan;
 use super::saved::SavedPlan;
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
-use crate::operator::{Progress, Sure, Who};
+use crate::operator::{Progress, Sure, Who, bar};
 use crate::text::{self, short};
-use ringfence::admin::{Admin, ApprovedPlan, MoveStep, Partition, PlanStage, Proposal};
-use ringfence::ids::{KeyspaceName, LogIndex, PartitionId};
-use ringfence::{Error, ErrorKind};
+use ringfence::ErrorKind;
+use ringfence::admin::{Admin, ApprovedMove, ApprovedPlan, MoveStep, PlanStage, Proposal};
+use ringfence::ids::{KeyspaceName, LogIndex, PartitionId, WorkerId};
 use serde::Serialize;
-use std::collections::BTreeMap;
-use std::io::{self, IsTerminal as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,6 +44,10 @@ struct AppliedShape {
     elsewhere: Option<usize>,
     /// Of an undo: how many moves are not undone, because their partitions have moved on.
     left: Option<usize>,
+    /// Of an undo: how many of its partitions are still on their way, and are taken back when they have arrived.
+    arriving: Option<usize>,
+    /// What may take it back.
+    warning: Option<String>,
 }
 
 impl AppliedShape {
@@ -58,6 +62,8 @@ impl AppliedShape {
             skipped: None,
             elsewhere: None,
             left: None,
+            arriving: None,
+            warning: None,
         }
     }
 
@@ -66,15 +72,23 @@ impl AppliedShape {
         let keyspace = self.keyspace.as_deref().unwrap_or("-");
         let plan = self.plan.unwrap_or(0);
         let left = match self.left {
-            Some(left) if left > 0 => {
-                format!("; {left} more have moved on since, or are still on their way, and are left alone")
-            }
+            Some(left) if left > 0 => format!(
+                "; {left} more have moved on since and stay where they are: `ringfence partition history` says who moved them"
+            ),
             _ => String::new(),
+        };
+        let arriving = match self.arriving.unwrap_or(0) {
+            0 => String::new(),
+            count => {
+                format!(", {count} of them still on their way there and taken back when they have arrived")
+            }
         };
         match self.result {
             "unchanged" => format!("there is nothing to move{left}\n"),
             "planned" => {
-                format!("{moves} partitions of keyspace {keyspace} would move{left}; nothing was done\n")
+                format!(
+                    "{moves} partitions of keyspace {keyspace} would move{arriving}{left}; nothing was done\n"
+                )
             }
             "done" => {
                 let elsewhere = match self.elsewhere.unwrap_or(0) {
@@ -88,7 +102,7 @@ impl AppliedShape {
                 )
             }
             _ => format!(
-                "plan {plan} of {moves} moves in keyspace {keyspace} is being carried out{left}; \
+                "plan {plan} of {moves} moves in keyspace {keyspace} is being carried out{arriving}{left}; \
                  `ringfence rebalance status` shows how far it is\n"
             ),
         }
@@ -97,7 +111,7 @@ impl AppliedShape {
 
 /// Runs `ringfence rebalance apply`.
 pub(super) async fn apply(common: &Common, source: &Source, wait: bool, who: &Who, sure: Sure) -> Outcome {
-    sure.or_terminal(who.dry_run)?;
+    sure.or_terminal(who)?;
     let admin = who.admin(common);
     let proposal = match (&source.file, &source.keyspace) {
         (Some(file), _) => from_file(&admin, file).await?,
@@ -128,7 +142,7 @@ async fn from_file(admin: &Admin, file: &std::path::Path) -> Result<Proposal, Fa
 
 /// Runs `ringfence rebalance undo`.
 pub(super) async fn undo(common: &Common, plan: Option<u64>, wait: bool, who: &Who, sure: Sure) -> Outcome {
-    sure.or_terminal(who.dry_run)?;
+    sure.or_terminal(who)?;
     let admin = who.admin(common);
     let undo = admin.undo_plan(plan.map(LogIndex::new)).await?;
     let me = text::plain(&who.name());
@@ -153,24 +167,33 @@ async fn put(
     sure: Sure,
 ) -> Outcome {
     let output = common.output();
+    let arriving = proposal.moves.iter().filter(|planned| planned.arrives).count();
+    let arriving = proposal.undoes.map(|_| arriving);
+    let mut exit = if left.is_some_and(|left| left > 0) { Exit::Failed } else { Exit::Done };
     if proposal.moves.is_empty() {
-        let shape = AppliedShape { left, ..AppliedShape::of("unchanged", proposal) };
-        output.show(&shape, || shape.sentence())?;
-        return Ok(Exit::Done);
+        let shape = AppliedShape { left, arriving, ..AppliedShape::of("unchanged", proposal) };
+        output.changed(shape.result, &shape, || shape.sentence())?;
+        return Ok(exit);
     }
-    // The coordinator looks again. What is stale already is not worth a question.
-    not_stale(proposal, &admin.partitions(proposal.keyspace.as_str()).await?)?;
+    // By the judgement of the approval itself: what that refuses is not worth a question, and refused here.
+    admin.check_proposal(proposal).await?;
+    let warning = not_for_long(admin, proposal).await?;
+    if let Some(warning) = &warning {
+        // Whoever closed it does not want to hear it.
+        let _ = writeln!(io::stderr(), "warning: {}", text::plain(warning));
+    }
     if who.dry_run {
-        let shape = AppliedShape { left, ..AppliedShape::of("planned", proposal) };
-        output.show(&shape, || shape.sentence())?;
-        return Ok(Exit::Done);
+        let shape = AppliedShape { left, arriving, warning, ..AppliedShape::of("planned", proposal) };
+        output.changed(shape.result, &shape, || shape.sentence())?;
+        return Ok(exit);
     }
     sure.ask(&question(proposal))?;
     let plan = admin.approve(proposal).await?;
-    let mut shape = AppliedShape { plan: Some(plan.get()), left, ..AppliedShape::of("approved", proposal) };
-    let mut exit = Exit::Done;
+    let plan_number = Some(plan.get());
+    let mut shape =
+        AppliedShape { plan: plan_number, left, arriving, warning, ..AppliedShape::of("approved", proposal) };
     if wait {
-        let (over, elsewhere) = until_over(admin, plan, proposal, common.wait()).await?;
+        let (over, elsewhere) = until_over(admin, plan, common.wait()).await?;
         (shape.begun, shape.skipped) = (Some(over.begun), Some(over.skipped));
         shape.elsewhere = Some(elsewhere);
         shape.result = if over.stage == PlanStage::Cancelled { "cancelled" } else { "done" };
@@ -178,7 +201,7 @@ async fn put(
             exit = Exit::Failed;
         }
     }
-    output.show(&shape, || match shape.result {
+    output.changed(shape.result, &shape, || match shape.result {
         "cancelled" => format!(
             "somebody cancelled plan {}: {} of {} moves had begun\n",
             plan.get(),
@@ -214,46 +237,52 @@ fn question(proposal: &Proposal) -> String {
     )
 }
 
-/// Whether an owner has changed since the plan was made.
-fn not_stale(proposal: &Proposal, partitions: &[Partition]) -> Result<(), Failed> {
-    let now: BTreeMap<PartitionId, &Partition> =
-        partitions.iter().map(|partition| (partition.partition, partition)).collect();
-    let changed = proposal.moves.iter().filter(|planned| {
-        let partition = now.get(&planned.partition);
-        partition.is_none_or(|partition| partition.epoch != Some(planned.epoch) || partition.owner.is_none())
-    });
-    match changed.count() {
-        0 => Ok(()),
-        changed => Err(Failed::of(
-            ErrorKind::StaleEpoch,
-            format!(
-                "{changed} of the plan's partitions have another owner than when it was made: plan again"
-            ),
-        )),
+/// What may take the moves back: a keyspace that balances by itself, unless they are what it would do.
+async fn not_for_long(admin: &Admin, proposal: &Proposal) -> Result<Option<String>, Failed> {
+    let name = &proposal.keyspace;
+    if !admin.keyspace(name.as_str()).await?.policy.balance() {
+        return Ok(None);
     }
+    let plan = match admin.plan(name.as_str(), &[]).await {
+        Ok(plan) => plan,
+        // Nothing is balanced where no plan can be made.
+        Err(error) if error.kind() == ErrorKind::Refused => return Ok(None),
+        Err(error) => return Err(Failed::from(error)),
+    };
+    let wanted: BTreeSet<(PartitionId, &WorkerId)> =
+        plan.moves.iter().map(|planned| (planned.partition, &planned.to)).collect();
+    let against = proposal.moves.iter().filter(|planned| !wanted.contains(&(planned.partition, &planned.to)));
+    Ok(match against.count() {
+        0 => None,
+        against => Some(format!(
+            "keyspace {name} balances by itself, and {against} of these {} moves are not what it would do: it may take them \
+             back. To keep them, switch that off first (`ringfence keyspace update {name} --balance false`), or pin",
+            proposal.moves.len()
+        )),
+    })
 }
 
-/// Waits until no move of the plan is to begin any more, and those that have begun have been made.
-async fn until_over(
-    admin: &Admin,
-    plan: LogIndex,
-    proposal: &Proposal,
-    limit: Duration,
-) -> Result<(ApprovedPlan, usize), Failed> {
+/// Waits until all moves of the plan have ended, and says how many of them ended elsewhere.
+async fn until_over(admin: &Admin, plan: LogIndex, limit: Duration) -> Result<(ApprovedPlan, usize), Failed> {
     let mut progress = Progress::new();
-    let size = u64::try_from(proposal.moves.len()).unwrap_or(u64::MAX);
+    let mut last = None;
     let look = async {
         loop {
-            match look(admin, plan, proposal).await {
-                Ok(Looked::Over(over, elsewhere)) => return Ok((over, elsewhere)),
-                Ok(Looked::Begun(begun)) => progress.show(begun.into(), size, "moves begun"),
-                Ok(Looked::Ending(left)) => {
-                    progress.say(format!("every move has begun, {left} not done yet"));
-                }
-                Ok(Looked::Forgotten) => {
-                    let why = "is not remembered any more: two others were approved since";
-                    return Err(Failed::refused(format!("plan {} {why}", plan.get())));
-                }
+            match admin.plans(true).await {
+                Ok(plans) => match plans.into_iter().find(|found| found.id == plan) {
+                    None => {
+                        let why = "is not remembered any more: two others have started since";
+                        return Err(Failed::refused(format!("plan {} {why}", plan.get())));
+                    }
+                    Some(now) if now.stage.is_over() && now.moving == 0 => {
+                        let elsewhere = now.moves.iter().filter(|planned| is_elsewhere(planned)).count();
+                        return Ok((now, elsewhere));
+                    }
+                    Some(now) => {
+                        progress.show(far(&now));
+                        last = Some(now);
+                    }
+                },
                 // The next leader goes on with it.
                 Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(Failed::from(error)),
@@ -263,50 +292,36 @@ async fn until_over(
     };
     match tokio::time::timeout(limit, look).await {
         Ok(over) => over,
-        Err(_) => Err(Failed::timeout(format!(
-            "plan {} is not done after {}, and goes on; see `ringfence rebalance status`",
-            plan.get(),
-            short(limit)
-        ))),
+        Err(_) => Err(Failed::timeout(unfinished(plan, last.as_ref(), limit))),
     }
 }
 
-enum Looked {
-    Begun(u32),
-    Ending(usize),
-    /// All moves are made, so many of them to another worker than planned.
-    Over(ApprovedPlan, usize),
-    Forgotten,
+/// How far a plan is.
+fn far(plan: &ApprovedPlan) -> String {
+    let ApprovedPlan { begun, size, moving, stage, .. } = plan;
+    match stage {
+        PlanStage::Open | PlanStage::Running => {
+            format!("{} moves begun", bar((*begun).into(), (*size).into()))
+        }
+        _ => format!("every move has begun, {moving} not done yet"),
+    }
 }
 
-async fn look(admin: &Admin, plan: LogIndex, proposal: &Proposal) -> Result<Looked, Error> {
-    let plans = admin.plans(false).await?;
-    let Some(now) = plans.into_iter().find(|found| found.id == plan) else { return Ok(Looked::Forgotten) };
-    if !now.stage.is_over() {
-        return Ok(Looked::Begun(now.begun));
-    }
-    let plans = admin.plans(true).await?;
-    let Some(now) = plans.into_iter().find(|found| found.id == plan) else { return Ok(Looked::Forgotten) };
-    let begun: BTreeMap<PartitionId, &MoveStep> =
-        now.moves.iter().map(|planned| (planned.partition, &planned.step)).collect();
-    let partitions = admin.partitions(proposal.keyspace.as_str()).await?;
-    let of: BTreeMap<PartitionId, &Partition> =
-        partitions.iter().map(|partition| (partition.partition, partition)).collect();
-    let begun = proposal.moves.iter().filter_map(|planned| {
-        let begun = begun.get(&planned.partition).is_some_and(|step| **step == MoveStep::Begun);
-        of.get(&planned.partition).filter(|_| begun).map(|now| (planned, *now))
+/// What is left after so long, and where to look.
+fn unfinished(plan: LogIndex, last: Option<&ApprovedPlan>, limit: Duration) -> String {
+    let after = short(limit);
+    let left = last.map_or(String::new(), |last| {
+        format!(": {} moves have not begun, and {} are still on their way", last.waiting, last.moving)
     });
-    // A move is made when a higher epoch has an owner that is ready.
-    let (made, ending): (Vec<_>, Vec<_>) =
-        begun.partition(|(planned, now)| now.epoch > Some(planned.epoch) && now.ready);
-    if !ending.is_empty() {
-        return Ok(Looked::Ending(ending.len()));
-    }
-    let elsewhere = made
-        .iter()
-        .filter(|(planned, now)| now.owner.as_ref().is_none_or(|owner| owner.worker != planned.to));
-    let elsewhere = elsewhere.count();
-    Ok(Looked::Over(now, elsewhere))
+    format!(
+        "plan {} is not done after {after}{left}; it goes on, and `ringfence rebalance status --moves` says how far it is",
+        plan.get()
+    )
+}
+
+/// A move that was made, and not to where it was planned, or its partition has moved on since.
+fn is_elsewhere(planned: &ApprovedMove) -> bool {
+    planned.step == MoveStep::Begun && planned.now.as_deref().is_some_and(|now| now != "there")
 }
 
 /// Runs `ringfence rebalance cancel`.
@@ -331,8 +346,10 @@ pub(super) async fn cancel(common: &Common, who: &Who) -> Outcome {
         skipped: under_way.map(|plan| plan.skipped),
         elsewhere: None,
         left: None,
+        arriving: None,
+        warning: None,
     };
-    common.output().show(&shape, || match (result, shape.plan) {
+    common.output().changed(result, &shape, || match (result, shape.plan) {
         ("cancelled", Some(plan)) => format!("plan {plan} is cancelled; what had begun of it goes on\n"),
         ("planned", Some(plan)) => format!("plan {plan} would be cancelled; nothing was done\n"),
         _ => "no plan is being carried out\n".to_owned(),
@@ -353,6 +370,7 @@ mod tests {
             epoch: Epoch::new(5).unwrap(),
             from: WorkerId::new(from).unwrap(),
             to: WorkerId::new(to).unwrap(),
+            arrives: false,
         };
         let keyspace = KeyspaceName::new("orders").unwrap();
         Proposal { keyspace, moves: moves.iter().map(one).collect(), undoes: None, revision: None }
@@ -369,7 +387,7 @@ mod tests {
             json(&shape).unwrap(),
             r#"{"result":"approved","plan":77,"undoes":null,"keyspace":"orders","moves":1,"begun":null,"#
                 .to_owned()
-                + r#""skipped":null,"elsewhere":null,"left":1}"#
+                + r#""skipped":null,"elsewhere":null,"left":1,"arriving":null,"warning":null}"#
         );
         assert!(shape.sentence().contains("1 more have moved on"));
     }
@@ -383,8 +401,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_coordinator_would_refuse_is_found_before_it_is_asked_about() {
-        let gone = not_stale(&proposal(&[(1, "w1", "w2")]), &[]).unwrap_err();
-        assert!(matches!(gone, Failed::Error { code: "stale_epoch", .. }));
+    fn what_is_still_on_its_way_is_told_from_what_has_moved_on() {
+        let of = AppliedShape::of("planned", &proposal(&[(1, "w1", "w2"), (2, "w1", "w2")]));
+        let shape = AppliedShape { left: Some(3), arriving: Some(1), ..of };
+        let told = shape.sentence();
+        assert!(
+            told.contains("1 of them still on their way") && told.contains("3 more have moved on"),
+            "{told}"
+        );
+        let nothing = AppliedShape { left: Some(0), arriving: Some(0), ..shape }.sentence();
+        assert!(!nothing.contains("on their way") && !nothing.contains("moved on"), "{nothing}");
     }
 }

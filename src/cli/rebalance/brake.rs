@@ -16,7 +16,7 @@ struct BrakeShape {
 
 /// Runs `ringfence rebalance release-brake`.
 pub(super) async fn release(common: &Common, who: &Who, sure: Sure) -> Outcome {
-    sure.or_terminal(who.dry_run)?;
+    sure.or_terminal(who)?;
     let admin = who.admin(common);
     let brake = some(&admin.health().await?.brake);
     let result = match &brake {
@@ -30,7 +30,7 @@ pub(super) async fn release(common: &Common, who: &Who, sure: Sure) -> Outcome {
         }
     };
     let shape = BrakeShape { result, brake };
-    common.output().show(&shape, || sentence(&shape).to_owned())?;
+    common.output().changed(result, &shape, || sentence(&shape).to_owned())?;
     Ok(Exit::Done)
 }
 

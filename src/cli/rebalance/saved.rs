@@ -161,6 +161,7 @@ impl SavedMove {
             epoch: Epoch::new(self.epoch).map_err(|error| format!("epoch: {error}"))?,
             from: worker("from", &self.from)?,
             to: worker("to", &self.to)?,
+            arrives: false,
         };
         if planned.from == planned.to {
             return Err("from and to are the same worker".to_owned());

@@ -7,7 +7,7 @@ use crate::settings::{FrozenShape, by};
 use crate::shape::DirectiveShape;
 use crate::text::plain;
 use ringfence::admin::{ApprovedMove, ApprovedPlan, MoveStep, Settings};
-use ringfence::ids::Epoch;
+use ringfence::ids::{Epoch, LogIndex};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -22,12 +22,16 @@ struct StatusShape {
 struct ApprovedPlanShape {
     plan: u64,
     keyspace: Option<String>,
-    /// `open`, `running`, `done` or `cancelled`.
+    /// `open`, `running`, `ending`, `done` or `cancelled`.
     stage: String,
     size: u32,
     waiting: u32,
     begun: u32,
     skipped: u32,
+    /// How many of those that have begun have not ended.
+    moving: u32,
+    /// The plan that it undoes.
+    undoes: Option<u64>,
     directive: Option<DirectiveShape>,
     /// `null` unless they were asked for.
     moves: Option<Vec<ApprovedMoveShape>>,
@@ -41,18 +45,22 @@ struct ApprovedMoveShape {
     to: String,
     /// `waiting`, `begun` or `skipped`.
     step: &'static str,
-    /// Why it was passed over.
+    /// Where its partition is, when it has begun: `moving`, `there` or `elsewhere`.
+    now: Option<&'static str>,
+    /// Why it was passed over, or is elsewhere.
     why: Option<String>,
 }
 
 impl From<&ApprovedMove> for ApprovedMoveShape {
     fn from(from: &ApprovedMove) -> ApprovedMoveShape {
-        let (step, why) = match &from.step {
-            MoveStep::Waiting => ("waiting", None),
-            MoveStep::Begun => ("begun", None),
-            MoveStep::Skipped(why) => ("skipped", Some(why.clone())),
-            // A step of a later version of the SDK, which this program is built with.
-            _ => ("waiting", None),
+        let (step, now, why) = match &from.step {
+            MoveStep::Begun => {
+                let (now, why) = begun(from);
+                ("begun", now, why)
+            }
+            MoveStep::Skipped(why) => ("skipped", None, Some(why.clone())),
+            // Or a step of a later version of the SDK, which this program is built with.
+            _ => ("waiting", None, None),
         };
         ApprovedMoveShape {
             partition: from.partition.get(),
@@ -60,8 +68,29 @@ impl From<&ApprovedMove> for ApprovedMoveShape {
             from: from.from.as_ref().map(ToString::to_string),
             to: from.to.to_string(),
             step,
+            now,
             why,
         }
+    }
+}
+
+/// Where the partition of a move is that has begun, and why it is not where it should be.
+fn begun(planned: &ApprovedMove) -> (Option<&'static str>, Option<String>) {
+    match planned.now.as_deref() {
+        None => (None, None),
+        Some("moving") => (Some("moving"), None),
+        Some("there") => (Some("there"), None),
+        Some(why) => (Some("elsewhere"), Some(why.to_owned())),
+    }
+}
+
+/// The same for people.
+fn step(planned: &ApprovedMove) -> String {
+    match (&planned.step, begun(planned)) {
+        (MoveStep::Begun, (Some("moving"), _)) => "begun, not ended".to_owned(),
+        (MoveStep::Begun, (Some("there"), _)) => "moved".to_owned(),
+        (MoveStep::Begun, (_, Some(why))) => why,
+        (step, _) => step.to_string(),
     }
 }
 
@@ -75,6 +104,8 @@ impl ApprovedPlanShape {
             waiting: plan.waiting,
             begun: plan.begun,
             skipped: plan.skipped,
+            moving: plan.moving,
+            undoes: plan.undoes.map(LogIndex::get),
             directive: plan.directive.as_ref().map(Into::into),
             moves: with_moves.then(|| plan.moves.iter().map(Into::into).collect()),
         }
@@ -100,8 +131,17 @@ fn text(plans: &[ApprovedPlan], settings: &Settings, with_moves: bool) -> String
     if plans.is_empty() {
         text.push_str("no plan was approved\n");
     } else {
-        let mut table =
-            Table::new(["PLAN", "KEYSPACE", "STAGE", "MOVES", "WAITING", "BEGUN", "PASSED OVER", "BY"]);
+        let mut table = Table::new([
+            "PLAN",
+            "KEYSPACE",
+            "STAGE",
+            "MOVES",
+            "WAITING",
+            "BEGUN",
+            "NOT ENDED",
+            "PASSED OVER",
+            "BY",
+        ]);
         for plan in plans {
             table.row([
                 plan.id.get().to_string(),
@@ -110,6 +150,7 @@ fn text(plans: &[ApprovedPlan], settings: &Settings, with_moves: bool) -> String
                 plan.size.to_string(),
                 plan.waiting.to_string(),
                 plan.begun.to_string(),
+                plan.moving.to_string(),
                 plan.skipped.to_string(),
                 plan.directive.as_ref().map(by).unwrap_or_default(),
             ]);
@@ -132,7 +173,7 @@ fn text(plans: &[ApprovedPlan], settings: &Settings, with_moves: bool) -> String
                 planned.from.as_ref().map(ToString::to_string).unwrap_or_default(),
                 planned.to.to_string(),
                 planned.epoch.map(|epoch| epoch.to_string()).unwrap_or_default(),
-                planned.step.to_string(),
+                step(planned),
             ]);
         }
         text.push_str(&format!("\nplan {}\n{}", plan.id.get(), table.indented(2)));
@@ -155,6 +196,8 @@ mod tests {
             waiting: 0,
             begun: 1,
             skipped: 1,
+            moving: 1,
+            undoes: Some(70),
             directive: None,
             moves: Some(vec![ApprovedMoveShape {
                 partition: 3,
@@ -162,14 +205,15 @@ mod tests {
                 from: Some("w1".to_owned()),
                 to: "w2".to_owned(),
                 step: "skipped",
+                now: None,
                 why: Some("passed over: its owner had changed".to_owned()),
             }]),
         };
         assert_eq!(
             json(&shape).unwrap(),
-            r#"{"plan":77,"keyspace":"orders","stage":"running","size":2,"waiting":0,"begun":1,"skipped":1,"#
+            r#"{"plan":77,"keyspace":"orders","stage":"running","size":2,"waiting":0,"begun":1,"skipped":1,"moving":1,"undoes":70,"#
                 .to_owned()
-                + r#""directive":null,"moves":[{"partition":3,"epoch":5,"from":"w1","to":"w2","step":"skipped","#
+                + r#""directive":null,"moves":[{"partition":3,"epoch":5,"from":"w1","to":"w2","step":"skipped","now":null,"#
                 + r#""why":"passed over: its owner had changed"}]}"#
         );
     }

@@ -74,13 +74,13 @@ pub(super) async fn set(common: &Common, worker: &WorkerId, change: &WorkerChang
         (result, known(&admin, worker).await?)
     };
     let shape = SetShape::new(result, worker, detail.as_ref());
-    common.output().show(&shape, || shape.sentence())?;
+    common.output().changed(result, &shape, || shape.sentence())?;
     Ok(Exit::Done)
 }
 
 /// Ends a worker's session, and drains it.
 pub(super) async fn evict(common: &Common, worker: &WorkerId, who: &Who, sure: Sure) -> Outcome {
-    sure.or_terminal(who.dry_run)?;
+    sure.or_terminal(who)?;
     let admin = who.admin(common);
     let before = admin.worker(worker).await?;
     let (result, now) = if who.dry_run {
@@ -95,7 +95,7 @@ pub(super) async fn evict(common: &Common, worker: &WorkerId, who: &Who, sure: S
         (result, admin.worker(worker).await?)
     };
     let shape = SetShape::new(result, worker, Some(&now));
-    common.output().show(&shape, || match result {
+    common.output().changed(result, &shape, || match result {
         "changed" => {
             format!("worker {worker} is evicted: it has no session, and gets nothing until it is undrained\n")
         }
@@ -107,7 +107,7 @@ pub(super) async fn evict(common: &Common, worker: &WorkerId, who: &Who, sure: S
 
 /// Forgets what is set about a worker.
 pub(super) async fn remove(common: &Common, worker: &WorkerId, who: &Who, sure: Sure) -> Outcome {
-    sure.or_terminal(who.dry_run)?;
+    sure.or_terminal(who)?;
     let admin = who.admin(common);
     let detail = known(&admin, worker).await?;
     let set = detail.as_ref().is_some_and(|detail| is_set(&detail.settings));
@@ -123,7 +123,7 @@ pub(super) async fn remove(common: &Common, worker: &WorkerId, who: &Who, sure: 
         result(admin.forget_worker(worker).await?)
     };
     let shape = SetShape::new(result, worker, None);
-    common.output().show(&shape, || match result {
+    common.output().changed(result, &shape, || match result {
         "changed" => format!("worker {worker} is forgotten\n"),
         "planned" => format!("worker {worker} would be forgotten; nothing was done\n"),
         _ => format!("nothing is set about worker {worker}\n"),

@@ -34,6 +34,9 @@ pub struct ProposedMove {
     pub from: WorkerId,
     /// Who gets it.
     pub to: WorkerId,
+    /// It is on its way to `from`, under this epoch, and is taken from there once it has arrived. When it arrives elsewhere it
+    /// is passed over.
+    pub arrives: bool,
 }
 
 /// The way back from a plan.
@@ -44,9 +47,10 @@ pub struct Undo {
     pub plan: LogIndex,
     /// Who approved it; `None` when that was forgotten. Escaped.
     pub by: Option<String>,
-    /// The moves back: of each partition that the plan has moved and that is still where it brought it.
+    /// The moves back: of each partition that the plan has moved and that is still where it brought it, and of each that is
+    /// on its way there.
     pub proposal: Proposal,
-    /// How many of the plan's moves are not undone, because their partitions have moved on, or are still on their way.
+    /// How many of the plan's partitions have moved on elsewhere, and are left there.
     pub left: usize,
 }
 
@@ -68,6 +72,10 @@ pub struct ApprovedPlan {
     pub begun: u32,
     /// How many were passed over.
     pub skipped: u32,
+    /// How many of those that have begun have not ended: their new owner is not ready yet.
+    pub moving: u32,
+    /// The plan that it undoes.
+    pub undoes: Option<LogIndex>,
     /// Who approved it; `None` when that is so long ago that it was forgotten.
     pub directive: Option<Directive>,
     /// Its moves, when they were asked for.
@@ -82,7 +90,9 @@ pub enum PlanStage {
     Open,
     /// Its moves are being carried out.
     Running,
-    /// Every move has begun or was passed over.
+    /// Every move has begun or was passed over, and some have not ended.
+    Ending,
+    /// Every move has ended or was passed over.
     Done,
     /// An operator stopped it. What had begun goes on.
     Cancelled,
@@ -102,6 +112,9 @@ pub struct ApprovedMove {
     pub to: WorkerId,
     /// What has become of it.
     pub step: MoveStep,
+    /// Where its partition is, when it has begun: `moving` (the new owner is not ready yet), `there`, or in words where it is
+    /// instead, and why. Escaped.
+    pub now: Option<String>,
 }
 
 /// What has become of a move.
@@ -117,9 +130,9 @@ pub enum MoveStep {
 }
 
 impl PlanStage {
-    /// It is over: no further move of it begins.
+    /// It is over: no further move of it begins. Moves that have begun may go on: see [`ApprovedPlan::moving`].
     pub fn is_over(self) -> bool {
-        matches!(self, PlanStage::Done | PlanStage::Cancelled)
+        matches!(self, PlanStage::Ending | PlanStage::Done | PlanStage::Cancelled)
     }
 }
 
@@ -128,6 +141,7 @@ impl std::fmt::Display for PlanStage {
         f.pad(match self {
             PlanStage::Open => "open",
             PlanStage::Running => "running",
+            PlanStage::Ending => "ending",
             PlanStage::Done => "done",
             PlanStage::Cancelled => "cancelled",
         })
@@ -170,15 +184,17 @@ impl From<&ProposedMove> for v1::PlannedMove {
             to: from.to.to_string(),
             reason: String::new(),
             load: 0,
+            arrives: from.arrives,
         }
     }
 }
 
 impl Undo {
-    /// The plan that is to be undone: this one, or else the last one that has moved something and is over.
+    /// The plan that is to be undone: this one, or else the last one that has moved something, is over, and undoes no other.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`] while one is being carried out, [`ErrorKind::NotFound`] when none is remembered.
+    /// [`ErrorKind::Refused`] while one is being carried out or when it moved nothing, [`ErrorKind::NotFound`] when it is
+    /// not remembered.
     pub(super) fn which(
         plans: &[ApprovedPlan],
         named: Option<LogIndex>,
@@ -187,13 +203,15 @@ impl Undo {
             let why = format!("plan {} is being carried out: cancel it, or wait for it", running.id.get());
             return Err(Error::own(ErrorKind::Refused, why));
         }
-        let meant = |plan: &&ApprovedPlan| named.is_none_or(|named| named == plan.id);
-        let plan = plans.iter().filter(meant).rfind(|plan| plan.stage.is_over() && plan.begun > 0);
-        let plan = plan.ok_or_else(|| {
-            let which =
-                named.map_or("there is no plan".to_owned(), |id| format!("there is no plan {}", id.get()));
-            Error::own(ErrorKind::NotFound, format!("{which} to undo: the last two are remembered"))
-        })?;
+        let meant = |plan: &&ApprovedPlan| match named {
+            Some(named) => plan.id == named,
+            // Whoever says it twice does not want the plan's moves made again.
+            None => plan.undoes.is_none(),
+        };
+        let has_moved = |plan: &&ApprovedPlan| plan.stage.is_over() && plan.begun > 0;
+        let Some(plan) = plans.iter().filter(meant).rfind(has_moved) else {
+            return Err(Undo::none_of(plans, named));
+        };
         let keyspace = plan.keyspace.as_ref().ok_or_else(|| {
             let why = format!("the keyspace of plan {} was deleted", plan.id.get());
             Error::own(ErrorKind::Refused, why)
@@ -201,26 +219,78 @@ impl Undo {
         Ok((plan, keyspace))
     }
 
+    /// Why there is no plan to be undone.
+    fn none_of(plans: &[ApprovedPlan], named: Option<LogIndex>) -> Error {
+        let Some(id) = named else {
+            let undo = plans.iter().rfind(|plan| plan.undoes.is_some());
+            let why = undo.map_or("the last two are remembered".to_owned(), |undo| {
+                let id = undo.id.get();
+                format!("the last one, {id}, is an undo itself; name it to make its plan's moves again")
+            });
+            return Error::own(ErrorKind::NotFound, format!("there is no plan to undo: {why}"));
+        };
+        let known = plans.iter().any(|plan| plan.id == id);
+        let (kind, why) = match known {
+            true => (ErrorKind::Refused, "has moved nothing: there is nothing to undo"),
+            false => (ErrorKind::NotFound, "is not remembered: the last two that have started are"),
+        };
+        Error::own(kind, format!("plan {} {why}", id.get()))
+    }
+
     /// The way back from this plan, as the partitions are now.
     pub(super) fn of(plan: &ApprovedPlan, keyspace: &KeyspaceName, partitions: &[Partition]) -> Undo {
         let now: BTreeMap<PartitionId, &Partition> =
             partitions.iter().map(|partition| (partition.partition, partition)).collect();
-        let begun = || plan.moves.iter().filter(|planned| planned.step == MoveStep::Begun);
-        let back = |planned: &ApprovedMove| {
-            let partition =
-                now.get(&planned.partition).filter(|partition| partition.phase == Phase::Owned)?;
-            let owner = partition.owner.as_ref().filter(|owner| owner.worker == planned.to)?;
-            // Under the epoch that the plan was to end, the move has not been made.
-            let epoch = partition.epoch.filter(|epoch| Some(*epoch) > planned.epoch)?;
-            let (from, to) = (owner.worker.clone(), planned.from.clone()?);
-            Some(ProposedMove { partition: planned.partition, epoch, from, to })
-        };
-        let mut moves: Vec<ProposedMove> = begun().filter_map(back).collect();
+        let begun = plan.moves.iter().filter(|planned| planned.step == MoveStep::Begun);
+        let mut moves: Vec<ProposedMove> = Vec::new();
+        let mut left = 0;
+        for planned in begun {
+            match now.get(&planned.partition).map(|now| back(planned, now)) {
+                Some(Back::By(back)) => moves.push(back),
+                Some(Back::Already) => {}
+                Some(Back::Gone) | None => left += 1,
+            }
+        }
         moves.sort_by_key(|back| back.partition);
-        let left = begun().count() - moves.len();
         let proposal = Proposal { keyspace: keyspace.clone(), moves, undoes: Some(plan.id), revision: None };
         let by = plan.directive.as_ref().map(|directive| directive.by.clone());
         Undo { plan: plan.id, by, proposal, left }
+    }
+}
+
+/// How a partition comes back from where a plan has moved it.
+enum Back {
+    By(ProposedMove),
+    /// It is where it was, or on its way there.
+    Already,
+    /// It has moved on, and is nobody's to take back.
+    Gone,
+}
+
+fn back(planned: &ApprovedMove, now: &Partition) -> Back {
+    let Some(home) = &planned.from else { return Back::Gone };
+    let is = |worker: Option<&WorkerId>, name: &WorkerId| worker == Some(name);
+    let owner = now.owner.as_ref().map(|owner| &owner.worker);
+    let goes_to = now.moving.as_ref().map(|(to, _)| to);
+    let proposed = |epoch, arrives| {
+        let (partition, from, to) = (planned.partition, planned.to.clone(), home.clone());
+        Back::By(ProposedMove { partition, epoch, from, to, arrives })
+    };
+    match (now.phase, now.epoch) {
+        // Under the epoch that the plan was to end, the move has not been made.
+        (Phase::Owned, Some(epoch)) if is(owner, &planned.to) && Some(epoch) > planned.epoch => {
+            proposed(epoch, false)
+        }
+        (Phase::Owned, _) if is(owner, home) => Back::Already,
+        (Phase::Draining, _) if is(goes_to, home) => Back::Already,
+        (Phase::Draining, Some(epoch)) if is(goes_to, &planned.to) && Some(epoch) == planned.epoch => {
+            proposed(epoch, true)
+        }
+        // It was given up, and waits to be granted.
+        (Phase::Vacant | Phase::Cooling, Some(epoch)) if Some(epoch) == planned.epoch => {
+            proposed(epoch, true)
+        }
+        _ => Back::Gone,
     }
 }
 
@@ -255,6 +325,7 @@ impl TryFrom<v1::ApprovedPlan> for ApprovedPlan {
         let stage = match wire.stage() {
             v1::PlanStage::Open => PlanStage::Open,
             v1::PlanStage::Running => PlanStage::Running,
+            v1::PlanStage::Ending => PlanStage::Ending,
             v1::PlanStage::Done => PlanStage::Done,
             v1::PlanStage::Cancelled => PlanStage::Cancelled,
             v1::PlanStage::Unspecified => return Err(InvalidField::missing("stage")),
@@ -271,6 +342,8 @@ impl TryFrom<v1::ApprovedPlan> for ApprovedPlan {
             waiting: wire.waiting,
             begun: wire.begun,
             skipped: wire.skipped,
+            moving: wire.moving,
+            undoes: Some(LogIndex::new(wire.undoes)).filter(|_| wire.undoes > 0),
             directive: wire.directive.map(Into::into),
             moves: Vec::new(),
         })
@@ -291,6 +364,7 @@ impl TryFrom<v1::ApprovedMove> for ApprovedMove {
                 "begun" => MoveStep::Begun,
                 why => MoveStep::Skipped(checked::text(why)),
             },
+            now: Some(checked::text(&wire.now)).filter(|now| !now.is_empty()),
         })
     }
 }

@@ -138,7 +138,7 @@ impl Drill {
         Err(Error::own(ErrorKind::Invalid, told))
     }
 
-    pub(super) fn to_wire(&self, dry_run: bool) -> v1::RunDrillRequest {
+    pub(super) fn to_wire(&self, dry_run: bool, directive: Option<v1::Directive>) -> v1::RunDrillRequest {
         let mode = match self.mode {
             DrillMode::Move => v1::DrillMode::Move,
             DrillMode::Stall => v1::DrillMode::Stall,
@@ -150,6 +150,7 @@ impl Drill {
             mode: mode.into(),
             timeout_ms: checked::millis(self.timeout),
             dry_run,
+            directive,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The handle: one method for each thing to ask.
 
+use super::partition::WouldMove;
 use super::{
     ClusterStatus, Drill, DrillPlan, DrillReport, Health, Keyspace, Located, MoveStarted, Partition,
     PartitionCount, PartitionDetail, PolicyChange, Worker,
@@ -12,7 +13,6 @@ use ringfence_api::v1::placement_service_client::PlacementServiceClient;
 use ringfence_api::v1::{self, lookup_request::Target};
 use ringfence_core::ids::{Epoch, KeyspaceName, NodeId, PartitionId, WorkerId};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
 use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
@@ -28,12 +28,6 @@ pub(super) const CHANGE: Call = Call::new(Route::Leader, Effect::Repeatable);
 /// A change of the cluster itself. It has no request id: what was changed is seen in the cluster's status.
 const RECONFIGURE: Call =
     Call::new(Route::Leader, Effect::Once).within(Duration::from_secs(60)).patience(Duration::from_secs(60));
-
-/// A removal that is silent is asked for elsewhere, while there is time left.
-const REMOVE_NODE: Call = RECONFIGURE.patience(Duration::from_secs(15));
-
-/// Between two calls for one removal: an election takes a while.
-const REMOVE_AGAIN: Duration = Duration::from_millis(200);
 
 /// A new node has to catch up before it is a member, and that is as much as the log and the snapshot are long.
 const ADD_NODE: Call = RECONFIGURE.within(Duration::from_secs(300)).patience(Duration::from_secs(300));
@@ -113,6 +107,7 @@ impl Admin {
             name: name.to_string(),
             partitions: count.get(),
             policy: Some(policy.into()),
+            directive: self.said(),
         };
         let answer = self.ask(CHANGE, request, async |mut c, r| c.create_keyspace(r).await).await?;
         keyspace(answer.keyspace)
@@ -134,6 +129,7 @@ impl Admin {
             request: Some(self.request_id().await?),
             name: name.to_string(),
             policy: Some(policy.into()),
+            directive: self.said(),
         };
         let answer = self.ask(CHANGE, request, async |mut c, r| c.update_keyspace(r).await).await?;
         keyspace(answer.keyspace)
@@ -151,8 +147,11 @@ impl Admin {
     /// [`ErrorKind::NotFound`].
     pub async fn delete_keyspace(&self, name: &str) -> Result<(), Error> {
         let name = KeyspaceName::new(name)?;
-        let request =
-            v1::DeleteKeyspaceRequest { request: Some(self.request_id().await?), name: name.to_string() };
+        let request = v1::DeleteKeyspaceRequest {
+            request: Some(self.request_id().await?),
+            name: name.to_string(),
+            directive: self.said(),
+        };
         self.ask(CHANGE, request, async |mut c, r| c.delete_keyspace(r).await).await?;
         Ok(())
     }
@@ -228,9 +227,33 @@ impl Admin {
             keyspace,
             partition: partition.get(),
             to: to.to_string(),
-            directive: Some(self.directive()).filter(|given| *given != v1::Directive::default()),
+            directive: self.said(),
+            dry_run: false,
         };
         let answer = self.ask(CHANGE, request, async |mut c, r| c.move_partition(r).await).await?;
+        answer.try_into().map_err(Error::malformed)
+    }
+
+    /// What [`Admin::move_partition`] would do, as the coordinator would decide it now. Nothing is done.
+    ///
+    /// # Errors
+    /// As [`Admin::move_partition`].
+    pub async fn plan_move(
+        &self,
+        keyspace: &str,
+        partition: PartitionId,
+        to: &WorkerId,
+    ) -> Result<WouldMove, Error> {
+        let request = v1::MovePartitionRequest {
+            // A coordinator that knows no dry run refuses a request that has no id, and moves nothing.
+            request: None,
+            keyspace: KeyspaceName::new(keyspace)?.to_string(),
+            partition: partition.get(),
+            to: to.to_string(),
+            directive: None,
+            dry_run: true,
+        };
+        let answer = self.ask(READ, request, async |mut c, r| c.move_partition(r).await).await?;
         answer.try_into().map_err(Error::malformed)
     }
 
@@ -251,6 +274,7 @@ impl Admin {
             keyspace,
             partition: partition.get(),
             epoch: epoch.get(),
+            directive: self.said(),
         };
         self.ask(CHANGE, request, async |mut c, r| c.end_cooling(r).await).await?;
         Ok(())
@@ -288,7 +312,7 @@ impl Admin {
     /// As [`Admin::drill`] fails before anything is moved.
     pub async fn plan_drill(&self, drill: &Drill) -> Result<DrillPlan, Error> {
         drill.check()?;
-        let request = drill.to_wire(true);
+        let request = drill.to_wire(true, None);
         let answer = self.ask(READ, request, async |mut c, r| c.run_drill(r).await).await?;
         answer.try_into().map_err(Error::malformed)
     }
@@ -305,7 +329,7 @@ impl Admin {
     /// leader changed meanwhile: the worker goes back to work by itself, and the drill may be run again.
     pub async fn drill(&self, drill: &Drill) -> Result<DrillReport, Error> {
         drill.check()?;
-        let request = drill.to_wire(false);
+        let request = drill.to_wire(false, self.said());
         let within = drill.timeout.saturating_add(AFTER_A_DRILL);
         let call = Call::new(Route::Leader, Effect::Once).within(within).patience(within);
         let send = |channel| {
@@ -363,44 +387,12 @@ impl Admin {
 
     /// Removes a node for good; its id is never used again.
     ///
-    /// A leader that removes itself may be gone before it has answered. To remove a node twice is to remove it once, so it is
-    /// asked again, whoever leads then, until the answer is clear or the deadline has passed.
-    ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Refused`] (the last node); [`ErrorKind::UnknownOutcome`] when nobody could say what
-    /// became of it in time.
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Refused`] (the last node).
     pub async fn remove_node(&self, node: NodeId) -> Result<(), Error> {
         let request = v1::RemoveNodeRequest { node: node.get() };
-        let within = self.within.unwrap_or(RECONFIGURE.within);
-        let ends = Instant::now().checked_add(within);
-        let mut may_be_done = false;
-        loop {
-            let left = ends.map_or(within, |ends| ends.saturating_duration_since(Instant::now()));
-            let call = REMOVE_NODE.within(left);
-            let send = |channel| {
-                let mut client = admin(channel);
-                async move { client.remove_node(request).await }
-            };
-            match self.coordinator.call(call, send).await {
-                Ok(_) => return Ok(()),
-                // An earlier call has done it, and its answer was lost.
-                Err(error) if may_be_done && error.kind() == ErrorKind::NotFound => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::UnknownOutcome => may_be_done = true,
-                Err(error) if may_be_done && error.is_retryable() => {}
-                Err(error) => return Err(error),
-            }
-            if ends.is_some_and(|ends| Instant::now() + REMOVE_AGAIN >= ends) {
-                return Err(Error::own(
-                    ErrorKind::UnknownOutcome,
-                    format!(
-                        "it is not known whether node {} was removed: nobody has led since that could say it. Ask for it again; it \
-                         takes effect once",
-                        node.get()
-                    ),
-                ));
-            }
-            sleep(REMOVE_AGAIN).await;
-        }
+        self.ask(RECONFIGURE, request, async |mut c, r| c.remove_node(r).await).await?;
+        Ok(())
     }
 
     /// Hands the lead to this node, or to whichever voter is the furthest. Returns who leads then.
@@ -441,6 +433,11 @@ impl Admin {
         send: impl AsyncFn(PlacementServiceClient<Channel>, R) -> Result<Response<T>, Status>,
     ) -> Result<T, Error> {
         self.coordinator.call(self.bounded(call), |channel| send(placement(channel), request.clone())).await
+    }
+
+    /// Who wants it, and why, when either was said.
+    fn said(&self) -> Option<v1::Directive> {
+        Some(self.directive()).filter(|given| *given != v1::Directive::default())
     }
 
     /// Who wants it, and why.

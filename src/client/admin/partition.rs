@@ -40,6 +40,28 @@ pub struct MoveStarted {
     pub from_epoch: Option<Epoch>,
 }
 
+/// What a planned move would do, if it were asked for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WouldMove {
+    /// Something would be done. Nothing is when the worker has the partition, or it is on its way there.
+    pub changes: bool,
+    /// The move that is in progress already.
+    pub move_id: Option<MoveId>,
+    /// The epoch that would be drained, or is; `None` when the partition would be granted at once.
+    pub from_epoch: Option<Epoch>,
+}
+
+impl TryFrom<v1::MovePartitionResponse> for WouldMove {
+    type Error = InvalidField;
+
+    fn try_from(wire: v1::MovePartitionResponse) -> Result<WouldMove, InvalidField> {
+        let changes = wire.would_change;
+        let MoveStarted { move_id, from_epoch } = MoveStarted::try_from(wire)?;
+        Ok(WouldMove { changes, move_id, from_epoch })
+    }
+}
+
 impl TryFrom<v1::MovePartitionResponse> for MoveStarted {
     type Error = InvalidField;
 

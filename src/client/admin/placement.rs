@@ -149,8 +149,8 @@ impl Admin {
     /// Approves moves: those of a plan ([`Plan::proposal`]), or back again ([`Undo::proposal`]). From then on whoever leads
     /// carries them out, within the keyspace's budget. Returns what names the approved plan.
     ///
-    /// It is put into the log in pieces, and starts with the last of them. When that fails half way, no move of it begins; it
-    /// stays open, and makes room for the next.
+    /// It is put into the log in pieces, and starts with the last of them. When that fails half way, no move of it begins, and
+    /// nothing of it stays: what is refused is dropped, and what was given up makes room for the next.
     ///
     /// # Errors
     /// [`ErrorKind::StaleEpoch`] when a partition of the keyspace was granted since the plan was made: plan again. [`ErrorKind::Refused`] when there is
@@ -165,13 +165,50 @@ impl Admin {
             size: u32::try_from(proposal.moves.len()).unwrap_or(u32::MAX),
             undoes: proposal.undoes.map_or(0, LogIndex::get),
             revision: proposal.revision.map_or(0, Revision::get),
+            dry_run: false,
         };
-        let open = self.ask_placement(CHANGE, request, async |mut c, r| c.open_plan(r).await).await?;
+        let open = self.ask_placement(CHANGE, request, async |mut c, r| c.open_plan(r).await).await;
+        let open = open.map_err(|error| not_approved(None, &error))?;
         let plan = LogIndex::new(open.plan);
         for moves in proposal.moves.chunks(CHUNK) {
-            self.extend(plan, &proposal.keyspace, moves).await.map_err(|error| not_approved(plan, &error))?;
+            self.extend(plan, &proposal.keyspace, moves)
+                .await
+                .map_err(|error| not_approved(Some(plan), &error))?;
         }
         Ok(plan)
+    }
+
+    /// Whether [`Admin::approve`] would take this, as the coordinator would decide it now. Nothing is done.
+    ///
+    /// # Errors
+    /// As [`Admin::approve`].
+    pub async fn check_proposal(&self, proposal: &Proposal) -> Result<(), Error> {
+        proposal.check()?;
+        let refused = |error: Error| not_approved(None, &error);
+        // A coordinator that knows no dry run refuses a request that has no id, and does nothing.
+        let open = v1::OpenPlanRequest {
+            request: None,
+            directive: None,
+            keyspace: proposal.keyspace.to_string(),
+            size: u32::try_from(proposal.moves.len()).unwrap_or(u32::MAX),
+            undoes: proposal.undoes.map_or(0, LogIndex::get),
+            revision: proposal.revision.map_or(0, Revision::get),
+            dry_run: true,
+        };
+        self.ask_placement(READ, open, async |mut c, r| c.open_plan(r).await).await.map_err(refused)?;
+        for moves in proposal.moves.chunks(CHUNK) {
+            let extend = v1::ExtendPlanRequest {
+                request: None,
+                plan: 0,
+                keyspace: proposal.keyspace.to_string(),
+                moves: moves.iter().map(Into::into).collect(),
+                dry_run: true,
+            };
+            self.ask_placement(READ, extend, async |mut c, r| c.extend_plan(r).await)
+                .await
+                .map_err(refused)?;
+        }
+        Ok(())
     }
 
     async fn extend(
@@ -185,19 +222,23 @@ impl Admin {
             plan: plan.get(),
             keyspace: keyspace.to_string(),
             moves: moves.iter().map(Into::into).collect(),
+            dry_run: false,
         };
         self.ask_placement(CHANGE, request, async |mut c, r| c.extend_plan(r).await).await?;
         Ok(())
     }
 
-    /// The way back from a plan that is over, or with `None` from the last one that has moved something, as things are now.
-    /// Nothing is changed: approve its [`proposal`](Undo::proposal). The last one may be somebody else's: see [`Undo::by`].
+    /// The way back from a plan that is over, or with `None` from the last one that has moved something and undoes no other,
+    /// as things are now. Nothing is changed: approve its [`proposal`](Undo::proposal). The last one may be somebody else's:
+    /// see [`Undo::by`].
     ///
-    /// It has only the partitions that the plan has moved and that are still where it brought them. The way back from
-    /// the way back is the plan again.
+    /// It has the partitions that the plan has moved and that are still where it brought them, and those that are on their
+    /// way there: they are taken back when they have arrived. The way back from the way back is the plan again, and has to be
+    /// asked for by its number.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when no such plan is remembered, [`ErrorKind::Refused`] while one is being carried out.
+    /// [`ErrorKind::NotFound`] when no such plan is remembered, [`ErrorKind::Refused`] while one is being carried out, or
+    /// when it has moved nothing.
     pub async fn undo_plan(&self, plan: Option<LogIndex>) -> Result<Undo, Error> {
         let plans = self.plans(true).await?;
         let (plan, keyspace) = Undo::which(&plans, plan)?;
@@ -273,13 +314,16 @@ impl Admin {
 }
 
 /// What became of a plan that could not be written whole, and what to do.
-fn not_approved(plan: LogIndex, error: &Error) -> Error {
+fn not_approved(plan: Option<LogIndex>, error: &Error) -> Error {
     let message = match error.kind() {
         ErrorKind::StaleEpoch => {
             format!("the map has changed since the plan was made ({error}); nothing was moved: plan again")
         }
         // Its last moves may have arrived, and with them it started.
-        ErrorKind::UnknownOutcome => format!("{error}; plan {} may be under way: look at it", plan.get()),
+        ErrorKind::UnknownOutcome => match plan {
+            Some(plan) => format!("{error}; plan {} may be under way: look at it", plan.get()),
+            None => format!("{error}; nothing was moved"),
+        },
         _ => format!("{error}; nothing was moved"),
     };
     Error::own(error.kind(), message)

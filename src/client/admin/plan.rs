@@ -122,7 +122,8 @@ impl Plan {
         }
         let proposed = |planned: &PlannedMove| {
             let (from, to) = (planned.from.clone()?, planned.to.clone());
-            Some(ProposedMove { partition: planned.partition, epoch: planned.epoch?, from, to })
+            let (partition, epoch) = (planned.partition, planned.epoch?);
+            Some(ProposedMove { partition, epoch, from, to, arrives: false })
         };
         Ok(Proposal {
             keyspace: self.keyspace.clone(),

@@ -21,6 +21,8 @@ pub struct WorkerSettings {
     pub frozen: Option<Directive>,
     /// Its weight, 1 to 10 000; `None`: what the worker says itself.
     pub weight: Option<u32>,
+    /// Who set the weight; `None` when none is set.
+    pub weighed: Option<Directive>,
 }
 
 /// What is set about a partition.
@@ -37,6 +39,8 @@ pub struct PartitionSettings {
     pub frozen: Option<Directive>,
     /// How much it counts compared with the others; `None`: 1.
     pub weight: Option<u32>,
+    /// Who set the weight; `None` when none is set.
+    pub weighed: Option<Directive>,
 }
 
 /// All that is set.
@@ -75,6 +79,7 @@ impl TryFrom<v1::WorkerSettings> for WorkerSettings {
             cordoned: wire.cordoned.map(Into::into),
             frozen: wire.frozen.map(Into::into),
             weight: Some(wire.weight).filter(|weight| *weight > 0),
+            weighed: wire.weighed.map(Into::into),
         })
     }
 }
@@ -94,6 +99,7 @@ impl TryFrom<v1::PartitionSettings> for PartitionSettings {
             pin,
             frozen: wire.frozen.map(Into::into),
             weight: Some(wire.weight).filter(|weight| *weight > 0),
+            weighed: wire.weighed.map(Into::into),
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::MAX_COMMANDS;
 use super::budget::Budget;
 use super::receive::{Unfit, receive};
-use crate::ids::{KeyspaceId, SessionId};
+use crate::ids::{Epoch, KeyspaceId, SessionId};
 use crate::mutant;
 use crate::state::{
     ApprovedPlan, Command, GrantReason, Phase, PlanMove, PlanStep, SkipReason, State, Subject,
@@ -22,7 +22,8 @@ pub struct Approved {
 
 /// What is to become of a move now.
 enum Next {
-    Begin,
+    /// From this epoch on.
+    Begin(Epoch),
     Wait,
     Skip(SkipReason),
 }
@@ -67,18 +68,18 @@ impl Approved {
             let key = planned.partition;
             let keyspace = state.keyspace(key.keyspace);
             // Of a large plan most moves wait for room. They are not looked at before there is some.
-            if let Some(keyspace) = keyspace.filter(|keyspace| !budget.has_room_for(keyspace, key, now)) {
+            if let Some(keyspace) = keyspace.filter(|keyspace| budget.moves(keyspace, now) == 0) {
                 if full.insert(key.keyspace) {
                     self.again_at = self.again_at.into_iter().chain(budget.opens(keyspace, now)).min();
                 }
                 continue;
             }
             match (next(state, planned, absent), keyspace) {
-                (Next::Begin, Some(keyspace)) => {
-                    budget.begins(keyspace, key, now);
+                (Next::Begin(epoch), Some(keyspace)) => {
+                    budget.begins(keyspace, now);
                     begin.push(Command::Drain {
                         partition: key,
-                        epoch: planned.epoch,
+                        epoch,
                         to: planned.to.clone(),
                         deadline: keyspace.policy().drain_deadline(),
                         why: GrantReason::Plan,
@@ -87,7 +88,7 @@ impl Approved {
                 (Next::Skip(why), _) => {
                     skip.push(Command::SkipPlanned { plan: plan.id, partition: key, why });
                 }
-                (Next::Wait | Next::Begin, _) => {}
+                (Next::Wait | Next::Begin(_), _) => {}
             }
         }
         // What begins is refused when the plan was cancelled meanwhile, so what is passed over goes in entries of its own.
@@ -105,9 +106,17 @@ fn next(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Next
     let (Some(keyspace), Some(now)) = (state.keyspace(key.keyspace), state.partition(key)) else {
         return Next::Skip(SkipReason::MovedOn);
     };
-    if now.epoch() != Some(planned.epoch) && !mutant!("overtaken-move-kept") {
+    let arrives = planned.arrives && now.epoch() == Some(planned.epoch);
+    if arrives && !matches!(now.phase(), Phase::Owned { .. }) {
+        return Next::Wait;
+    }
+    let epoch = state.epoch_to_end(planned);
+    let owner = now.owner().and_then(|owner| state.session(owner));
+    let overtaken = epoch.is_none() || owner.is_none_or(|owner| *owner.worker() != planned.from);
+    if overtaken && !mutant!("overtaken-move-kept") {
         return Next::Skip(SkipReason::MovedOn);
     }
+    let epoch = epoch.unwrap_or(planned.epoch);
     match now.phase() {
         // Ready or not: an owner that never gets ready has to be emptied, too.
         Phase::Owned { .. } => {}
@@ -125,8 +134,8 @@ fn next(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Next
             Err(Unfit::NotServing | Unfit::Leaving | Unfit::Drained | Unfit::Cordoned | Unfit::Ineligible(_)),
             _,
         ) => Next::Skip(SkipReason::TargetGone),
-        (Ok(()), Some(_)) if mutant!("plan-through-freeze") => Next::Begin,
+        (Ok(()), Some(_)) if mutant!("plan-through-freeze") => Next::Begin(epoch),
         (Ok(()), Some(Subject::Cluster | Subject::Keyspace(_))) => Next::Wait,
-        (Ok(()), None) => Next::Begin,
+        (Ok(()), None) => Next::Begin(epoch),
     }
 }

@@ -10,7 +10,7 @@
 use crate::ids::{KeyspaceId, PartitionId, PartitionKey, SessionId};
 use crate::mutant;
 use crate::placement::{MAX_LOAD, SmoothedLoad, about};
-use crate::state::{BalanceBy, Keyspace, Phase, State};
+use crate::state::{BalanceBy, Keyspace, PartitionSettings, Phase, State};
 use crate::time::Instant;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -167,7 +167,7 @@ impl Loads {
     /// How much each partition of a keyspace counts. What an operator has set goes before what was measured.
     pub fn weights(&self, now: Instant, every: Duration, keyspace: &Keyspace) -> Weights {
         let settings = keyspace.settings();
-        let set = |partition: PartitionId| settings.get(&partition).and_then(|set| set.weight);
+        let set = |partition: PartitionId| settings.get(&partition).and_then(PartitionSettings::weight);
         let any_set = settings.values().any(|set| set.weight.is_some());
         let partitions = || keyspace.count().partitions();
         if keyspace.policy().balance_by() == BalanceBy::Count {

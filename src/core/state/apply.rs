@@ -5,7 +5,7 @@ use super::command::{Command, Entry};
 use super::outcome::{Applied, Event, Outcome, Refusal, Refused};
 use super::undo::Undo;
 use super::{Cluster, State};
-use crate::ids::{ClusterId, LogIndex, NodeId, PartitionKey};
+use crate::ids::{ClusterId, LogIndex, NodeId, PartitionKey, WorkerId};
 use crate::mutant;
 use std::collections::BTreeMap;
 
@@ -17,16 +17,24 @@ pub(super) struct Change<'a> {
     /// In whose name the commands are carried out.
     pub(super) directive: Option<LogIndex>,
     /// Partitions whose move by a directive this entry has ended: the grant that follows is part of it.
-    pub(super) moved_by: BTreeMap<PartitionKey, LogIndex>,
+    pub(super) moved_by: BTreeMap<PartitionKey, MovedBy>,
     pub(super) events: Vec<Event>,
     pub(super) journal: Vec<Undo>,
+}
+
+/// A move by a directive that has just ended.
+pub(super) struct MovedBy {
+    pub(super) directive: LogIndex,
+    /// The worker that the directive brings it to; any, when `None`.
+    pub(super) to: Option<WorkerId>,
 }
 
 impl State {
     /// Applies the entry at `index`.
     ///
     /// Total: an entry that does not fit is refused with both sides in the refusal, and leaves the state as it was but
-    /// for the index applied. An entry whose request was answered before gets that answer and changes nothing.
+    /// for the index applied. An entry whose request was answered before gets that answer and changes nothing. A directive
+    /// by which nothing changes is not remembered, and its outcome is [`Outcome::Unchanged`].
     pub fn apply(&mut self, index: LogIndex, entry: &Entry) -> Applied {
         self.counters.applied = index;
         match entry.request.map_or(Ok(Known::New), |request| self.look_up(request)) {
@@ -58,6 +66,20 @@ impl State {
                     return refused(i, why);
                 }
             }
+        }
+        if change.is_only_said(&entry.commands) {
+            let journal = std::mem::take(&mut change.journal);
+            self.play_back(journal);
+            let said = entry.commands.iter().map(|command| matches!(command, Command::Direct { .. }));
+            outcomes
+                .iter_mut()
+                .zip(said)
+                .filter(|(_, said)| *said)
+                .for_each(|(o, _)| *o = Outcome::Unchanged);
+            if let Some(request) = entry.request {
+                self.keep(request, index, &outcomes);
+            }
+            return Applied { outcome: Ok(outcomes), events: Vec::new() };
         }
         let events = change.events;
         if let Some(request) = entry.request {
@@ -105,6 +127,13 @@ fn refused(command: usize, why: Refused) -> Applied {
 }
 
 impl Change<'_> {
+    /// A directive was given, and what it was to change is so already. One that stands alone is its own effect.
+    fn is_only_said(&self, commands: &[Command]) -> bool {
+        let directed = self.journal.iter().any(|undo| matches!(undo, Undo::Directed(_)));
+        let nothing_else = || self.journal.iter().all(|u| matches!(u, Undo::Counters(_) | Undo::Directed(_)));
+        directed && nothing_else() && !commands.iter().all(|c| matches!(c, Command::Direct { .. }))
+    }
+
     fn run(&mut self, command: &Command) -> Result<Outcome, Refused> {
         match command {
             Command::FormCluster { cluster, lineage } => self.form_cluster(cluster, *lineage),
@@ -134,14 +163,13 @@ impl Change<'_> {
             }
             Command::Ready { partition, epoch, session } => self.ready(*partition, *epoch, *session),
             Command::EndCooling { partition, epoch } => self.end_cooling(*partition, *epoch),
-            Command::Forgive { partition, epoch } => Ok(self.forgive(*partition, *epoch)),
             Command::Direct { subject, by, what, reason } => Ok(self.direct(subject, by, what, reason)),
             Command::Under { directive } => self.under(*directive),
             Command::SetWorker { worker, change } => self.set_worker(worker, change),
             Command::ForgetWorker { worker } => self.forget_worker(worker),
             Command::SetPartition { partition, change } => self.set_partition(*partition, change),
             Command::Freeze { keyspace, frozen } => self.freeze(*keyspace, *frozen),
-            Command::OpenPlan { size, map } => self.open_plan(*size, *map),
+            Command::OpenPlan { size, map, undoes } => self.open_plan(*size, *map, *undoes),
             Command::ExtendPlan { plan, moves } => self.extend_plan(*plan, moves),
             Command::SkipPlanned { plan, partition, why } => Ok(self.skip_planned(*plan, *partition, *why)),
             Command::CancelPlan { plan } => self.cancel_plan(*plan),

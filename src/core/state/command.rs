@@ -173,14 +173,6 @@ pub enum Command {
         /// Its last epoch.
         epoch: Epoch,
     },
-    /// Its owner has been ready for long enough: the next failure is a first one again. Of another epoch, or of an owner that
-    /// is not ready, it changes nothing.
-    Forgive {
-        /// The partition.
-        partition: PartitionKey,
-        /// Its epoch.
-        epoch: Epoch,
-    },
     /// Remembers what an operator decided. The rest of the entry is done in the name of this directive.
     Direct {
         /// What it is about.
@@ -228,8 +220,10 @@ pub enum Command {
         /// How many moves it will have.
         size: u32,
         /// The map that it was made from: it does not start when a partition of its keyspace was granted since. `None`:
-        /// it was made when it is opened.
+        /// only the partitions that it moves have to be where it says.
         map: Option<Revision>,
+        /// The plan that it undoes.
+        undoes: Option<LogIndex>,
     },
     /// Adds moves to an open plan; with the last one it starts.
     ExtendPlan {
@@ -247,7 +241,7 @@ pub enum Command {
         /// Why.
         why: SkipReason,
     },
-    /// Stops a plan; what has begun goes on.
+    /// Stops a plan; what has begun goes on. One that is still being written is dropped, and leaves nothing.
     CancelPlan {
         /// The plan.
         plan: LogIndex,
@@ -300,8 +294,6 @@ pub struct Join {
     /// It can own partitions that are split: it raises the fences of those that they come from, and asks of each key
     /// whether it is its partition's.
     pub splits: bool,
-    /// Its process had a session before: it was not restarted.
-    pub again: bool,
 }
 
 /// The secret's hash and the nonce stay out of logs: who knows a nonce may take the session over.

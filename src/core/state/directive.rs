@@ -53,14 +53,14 @@ pub enum Subject {
 pub struct WorkerSettings {
     /// It gives up all it has and gets nothing.
     pub drained: Option<LogIndex>,
-    /// The same until another process of its name joins, for whoever stops it to start it anew.
+    /// The same until it joins again, for whoever stops it to start it anew.
     pub drained_until_join: Option<LogIndex>,
     /// It keeps what it has and gets nothing.
     pub cordoned: Option<LogIndex>,
     /// Nothing is moved to it or away from it.
     pub frozen: Option<LogIndex>,
-    /// Its weight, whatever it says itself.
-    pub weight: Option<Weight>,
+    /// Its weight, whatever it says itself, and the directive that says so.
+    pub weight: Option<(Weight, LogIndex)>,
 }
 
 /// Settings of a worker to change; those left out stay.
@@ -85,8 +85,8 @@ pub struct PartitionSettings {
     pub pin: Option<(WorkerId, LogIndex)>,
     /// No planned move takes it from its owner; the directive that says so.
     pub frozen: Option<LogIndex>,
-    /// How much it counts compared with the others; 1 unless set.
-    pub weight: Option<u32>,
+    /// How much it counts compared with the others, 1 unless set, and the directive that says so.
+    pub weight: Option<(u32, LogIndex)>,
 }
 
 /// Settings of a partition to change; those left out stay.
@@ -111,6 +111,11 @@ impl WorkerSettings {
         self.drain().is_some() || self.cordoned.is_some()
     }
 
+    /// Its weight, when an operator has set one.
+    pub fn weight(&self) -> Option<Weight> {
+        self.weight.map(|(weight, _)| weight)
+    }
+
     /// These settings after a change by the directive `by`. What was on already keeps naming the one that turned it on.
     pub(super) fn with(&self, change: &WorkerChange, by: LogIndex) -> WorkerSettings {
         WorkerSettings {
@@ -118,12 +123,17 @@ impl WorkerSettings {
             drained_until_join: switched(self.drained_until_join, change.drained_until_join, by),
             cordoned: switched(self.cordoned, change.cordoned, by),
             frozen: switched(self.frozen, change.frozen, by),
-            weight: change.weight.unwrap_or(self.weight),
+            weight: weighed(self.weight, change.weight, by),
         }
     }
 }
 
 impl PartitionSettings {
+    /// How much it counts, when an operator has said so.
+    pub fn weight(&self) -> Option<u32> {
+        self.weight.map(|(weight, _)| weight)
+    }
+
     /// These settings after a change by the directive `by`.
     pub(super) fn with(&self, change: &PartitionChange, by: LogIndex) -> PartitionSettings {
         let same = |to: &WorkerId| self.pin.clone().filter(|(worker, _)| worker == to);
@@ -133,8 +143,20 @@ impl PartitionSettings {
                 Some(pin) => pin.as_ref().map(|to| same(to).unwrap_or_else(|| (to.clone(), by))),
             },
             frozen: switched(self.frozen, change.frozen, by),
-            weight: change.weight.unwrap_or(self.weight),
+            weight: weighed(self.weight, change.weight, by),
         }
+    }
+}
+
+/// A weight that is the same already goes on naming the directive that set it.
+fn weighed<W: Copy + PartialEq>(
+    now: Option<(W, LogIndex)>,
+    change: Option<Option<W>>,
+    by: LogIndex,
+) -> Option<(W, LogIndex)> {
+    match change {
+        None => now,
+        Some(to) => to.map(|to| now.filter(|(weight, _)| *weight == to).unwrap_or((to, by))),
     }
 }
 

@@ -105,7 +105,7 @@ impl Change<'_> {
         if after == settings {
             return Outcome::Unchanged;
         }
-        let weight = after.weight != settings.weight;
+        let weight = after.weight() != settings.weight();
         if after == WorkerSettings::default() {
             self.state.worker_settings.remove(worker);
         } else {

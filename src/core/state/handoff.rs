@@ -3,7 +3,7 @@
 //! `Vacant -> Owned -> (Draining) -> Vacant | Cooling -> Vacant`. What the leader decides names (partition, epoch,
 //! move); the owner's own release names (partition, epoch, session) and counts in every phase.
 
-use super::apply::Change;
+use super::apply::{Change, MovedBy};
 use super::command::Released;
 use super::directive::WorkerSettings;
 use super::keyspace::Takeover;
@@ -133,7 +133,10 @@ impl Change<'_> {
             _ => self.mint(key)?,
         };
         let worker = session.worker.clone();
-        let directive = self.moved_by.get(&key).copied().or(self.directive);
+        // Who was to have it by somebody's word may be gone, and then another one's grant does not follow from it.
+        let moved_by = self.moved_by.get(&key).filter(|by| by.to.as_ref().is_none_or(|to| *to == worker));
+        let born = partition.born.filter(|_| partition.history.is_empty()).and_then(|born| born.by);
+        let directive = moved_by.map(|by| by.directive).or(self.directive).or(born);
         let tenure =
             Tenure { epoch, session: to, worker, at: self.index, unix_ms: self.unix_ms, why, directive };
         self.change(key, |partition| {
@@ -185,7 +188,7 @@ impl Change<'_> {
             partition.phase = Phase::Draining(Box::new(drain));
         });
         if let Some(directive) = directive {
-            self.begun(directive, key);
+            self.begun(directive, key, epoch);
         }
         Ok(Outcome::Draining(move_id))
     }
@@ -322,26 +325,13 @@ impl Change<'_> {
         Ok(Outcome::Done)
     }
 
-    /// Its owner works: what failed before it is forgotten.
-    pub(super) fn forgive(&mut self, key: PartitionKey, epoch: Epoch) -> Outcome {
-        let works = |partition: &&Partition| partition.ready() && partition.setback.is_some();
-        if self.find_at(key, epoch).ok().filter(works).is_none() {
-            return Outcome::Unchanged;
-        }
-        // Whoever watches the map or the assignment sees nothing of it.
-        if let Some(slot) = self.state.partition_mut(key) {
-            self.journal.push(Undo::Partition(key, Box::new(slot.clone())));
-            slot.setback = None;
-        }
-        Outcome::Done
-    }
-
     /// Takes the partition from its owner. What it waits for before the next grant follows from how it was lost.
     pub(super) fn vacate(&mut self, key: PartitionKey, how: Freed) {
         let Some(policy) = self.state.keyspaces.get(&key.keyspace).map(|k| &k.policy) else { return };
         let (lock_delay, takeover, hold) = (policy.lock_delay(), policy.takeover(), policy.rejoin_hold());
         let backoff =
             self.state.partition(key).and_then(Partition::setback).map_or(Duration::ZERO, Setback::backoff);
+        let lost = matches!(how, Freed::SessionEnded { .. });
         let (lease_of, then, why) = match how {
             Freed::Released => (None, Duration::ZERO, CoolingWhy::Backoff),
             Freed::Failed => (None, backoff, CoolingWhy::Backoff),
@@ -353,10 +343,12 @@ impl Change<'_> {
                 (lease_of, lock_delay, why)
             }
         };
+        // An owner that was lost would have been replaced in any case, by nobody's word.
         if let Some(Phase::Draining(drain)) = self.state.partition(key).map(Partition::phase)
-            && let Some(directive) = drain.directive
+            && let Some(directive) = drain.directive.filter(|_| !lost)
         {
-            self.moved_by.insert(key, directive);
+            let to = Some(drain.to.clone());
+            self.moved_by.insert(key, MovedBy { directive, to });
         }
         self.change(key, |partition| {
             partition.phase = if lease_of.is_none() && then.is_zero() {

@@ -11,6 +11,7 @@ mod answers;
 mod apply;
 mod command;
 mod counters;
+mod course;
 mod directive;
 mod directives;
 mod handoff;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use answers::{OPERATOR_ANSWERS, OperatorAnswers, Request, SESSION_ANSWERS, SessionAnswers};
 pub use command::{Command, Entry, Join, Released};
+pub use course::Course;
 pub use directive::{
     DIRECTIVES_LEN, Directive, MAX_DIRECTIVE_BYTES, MAX_PARTITION_SETTINGS, MAX_PARTITION_WEIGHT,
     MAX_WORKER_SETTINGS, PartitionChange, PartitionSettings, Subject, WorkerChange, WorkerSettings,
@@ -48,7 +50,7 @@ pub use partition::{
 pub use parts::{KeyspaceParts, OperatorAnswer, PartitionParts, PartsError, SessionParts, StateParts};
 pub use plans::{ApprovedPlan, MAX_PLAN_MOVES, PLANS_LEN, PlanMove, PlanStage, PlanStep, SkipReason};
 pub use session::{
-    ENDED_LEN, EndReason, Ended, MAX_ADDRESS_BYTES, MAX_LABELS, MAX_SESSIONS, Session, Suspicion,
+    ENDED_LEN, EndReason, Ended, Life, MAX_ADDRESS_BYTES, MAX_LABELS, MAX_SESSIONS, Session, Suspicion,
 };
 pub use text::cut;
 
@@ -189,10 +191,11 @@ impl State {
         self.directives.iter()
     }
 
-    /// One directive, while it is remembered.
+    /// One directive, while it is remembered; also that of a plan that is still being written.
     pub fn directive(&self, at: LogIndex) -> Option<&Directive> {
-        let place = self.directives.binary_search_by_key(&at, |directive| directive.at).ok()?;
-        self.directives.get(place)
+        let place = self.directives.binary_search_by_key(&at, |directive| directive.at).ok();
+        let of_plan = || self.plans.iter().find(|plan| plan.id == at)?.given.as_deref();
+        place.and_then(|place| self.directives.get(place)).or_else(of_plan)
     }
 
     /// What operators set about workers, by name; those without settings are left out.

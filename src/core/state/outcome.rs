@@ -2,6 +2,7 @@
 
 use super::directive::{MAX_PARTITION_WEIGHT, Subject};
 use super::keyspace::PolicyError;
+use super::plans::PlanStage;
 use super::session::{EndReason, Suspicion};
 use crate::ids::{
     ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionKey, SessionId, WorkerId,
@@ -170,9 +171,20 @@ pub enum Refused {
     /// Another plan is being carried out.
     #[error("plan {0} is being carried out: wait for it, or cancel it")]
     PlanRunning(LogIndex),
-    /// The plan is not there, or is not open any more.
-    #[error("there is no open plan {0}")]
-    NoOpenPlan(LogIndex),
+    /// No such plan is remembered.
+    #[error(
+        "plan {0} is not remembered: it was given up or replaced by another before it started, or two others have started \
+         since; plan again"
+    )]
+    NoSuchPlan(LogIndex),
+    /// The plan has all its moves already.
+    #[error("plan {plan} takes no more moves: {}", why_not_open(*.stage))]
+    PlanNotOpen {
+        /// The plan.
+        plan: LogIndex,
+        /// Where it is.
+        stage: PlanStage,
+    },
     /// A plan's moves do not ascend by partition, or are more than it was opened for.
     #[error("the moves of plan {0} are out of order, or more than it was opened for")]
     PlanOutOfOrder(LogIndex),
@@ -234,6 +246,15 @@ pub enum Refused {
     /// A suspicion is one or two thirds.
     #[error("a session is suspected for 1 or 2 thirds of its ttl, not {0}")]
     Thirds(u8),
+}
+
+fn why_not_open(stage: PlanStage) -> &'static str {
+    match stage {
+        PlanStage::Open => "it is being written",
+        PlanStage::Running => "it is complete and being carried out",
+        PlanStage::Done => "every move of it has begun",
+        PlanStage::Cancelled => "it was cancelled",
+    }
 }
 
 /// Something that changed, for those who serve watches, streams and timers.

@@ -33,6 +33,8 @@ pub struct Born {
     pub parent: PartitionId,
     /// The epoch of the parent that the split minted.
     pub epoch: Epoch,
+    /// The directive by which it was split, where that is told.
+    pub by: Option<LogIndex>,
 }
 
 /// Where a partition is in its handoff.
@@ -120,9 +122,9 @@ pub struct Tenure {
 pub enum GrantReason {
     /// It had no owner yet.
     First,
-    /// Its owner's session ended, or its drain deadline passed.
+    /// Its owner's session ended while it had it, or its drain deadline passed.
     Failover,
-    /// Its owner left, or its task ended.
+    /// Its owner gave it back, or its task ended.
     Vacated,
     /// A planned move for balance.
     Balance,
@@ -183,7 +185,7 @@ impl Partition {
 
     /// The child of a partition that nobody owns. Whom that one waits for may also believe to own the child's keys, so it
     /// waits as long; a back-off, or a worker that is awaited, is the parent's own affair.
-    pub(crate) fn split_from(parent: PartitionId, epoch: Epoch, phase: &Phase) -> Partition {
+    pub(crate) fn split_from(parent: PartitionId, epoch: Epoch, by: LogIndex, phase: &Phase) -> Partition {
         let phase = match phase {
             Phase::Cooling(_) if mutant!("child-cools-not") => Phase::Vacant,
             Phase::Cooling(cooling) if matches!(cooling.why, CoolingWhy::Lease | CoolingWhy::LockDelay) => {
@@ -191,7 +193,7 @@ impl Partition {
             }
             _ => Phase::Vacant,
         };
-        let born = Some(Born { parent, epoch });
+        let born = Some(Born { parent, epoch, by: Some(by) });
         Partition { epoch: EpochFloor::of(epoch), phase, history: Vec::new(), setback: None, born }
     }
 

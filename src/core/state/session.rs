@@ -83,6 +83,24 @@ pub struct Ended {
     pub why: EndReason,
     /// The entry that ended it.
     pub at: LogIndex,
+    /// When it began and ended, for display.
+    pub life: Option<Life>,
+}
+
+/// What histories say of a session that has ended.
+///
+/// It is kept from the cluster's first directive on. A state without any is one that the format before directives can
+/// say, and has to stay so for nodes that read no other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Life {
+    /// The entry that opened it.
+    pub joined: LogIndex,
+    /// The leader's wall clock then.
+    pub joined_unix_ms: u64,
+    /// Where callers reached the worker; empty when it had no address.
+    pub address: String,
+    /// The leader's wall clock when it ended.
+    pub ended_unix_ms: u64,
 }
 
 impl Session {

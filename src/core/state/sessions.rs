@@ -6,7 +6,7 @@ use super::apply::Change;
 use super::command::Join;
 use super::handoff::Freed;
 use super::outcome::{Event, Outcome, Refused};
-use super::session::{ENDED_LEN, EndReason, Ended, MAX_SESSIONS, Session, Suspicion};
+use super::session::{ENDED_LEN, EndReason, Ended, Life, MAX_SESSIONS, Session, Suspicion};
 use super::undo::Undo;
 use crate::ids::{LogIndex, SessionId};
 use crate::mutant;
@@ -78,10 +78,8 @@ impl Change<'_> {
         );
         self.journal.push(Undo::Joined(id));
         self.events.push(Event::Joined(id));
-        // Whoever stopped it to start it anew has done so. A process that lost its lease is still to be stopped.
-        if !join.again || mutant!("drain-ends-with-a-lost-lease") {
-            self.end_drain_until_join(&join.worker);
-        }
+        // Whoever stopped it to start it anew has done so.
+        self.end_drain_until_join(&join.worker);
         Ok(Outcome::Joined(id))
     }
 
@@ -169,7 +167,13 @@ impl Change<'_> {
         self.state.workers.remove(&session.worker);
         let full = self.state.ended.len() == ENDED_LEN;
         let forgotten = if full { self.state.ended.pop_front() } else { None };
-        let ended = Ended { session: id, worker: session.worker.clone(), why, at: self.index };
+        let life = (!self.state.directives.is_empty()).then(|| Life {
+            joined: session.joined,
+            joined_unix_ms: session.joined_unix_ms,
+            address: session.address.clone(),
+            ended_unix_ms: self.unix_ms,
+        });
+        let ended = Ended { session: id, worker: session.worker.clone(), why, at: self.index, life };
         self.state.ended.push_back(ended);
 
         let holds = std::mem::take(&mut session.holds);

@@ -6,7 +6,7 @@
 //! declares, and the next one may declare another; storage that was raised once may not be the storage that is asked next.
 
 use super::State;
-use super::apply::Change;
+use super::apply::{Change, MovedBy};
 use super::keyspace::Keyspace;
 use super::outcome::{Event, Outcome, Refused};
 use super::partition::{Born, Partition, Phase};
@@ -118,7 +118,7 @@ impl Change<'_> {
             Some(last) if mutant!("split-mints-no-epoch") => last,
             _ => self.mint(key)?,
         };
-        let child = Partition::split_from(parent, epoch, &partition.phase);
+        let child = Partition::split_from(parent, epoch, by, &partition.phase);
         let child_key = PartitionKey { keyspace: id, partition: partitioner.next_child() };
         if !mutant!("split-epoch-granted") {
             self.change(key, |partition| partition.epoch = EpochFloor::of(epoch));
@@ -131,7 +131,7 @@ impl Change<'_> {
         self.touch_map(Event::Partition { key: child_key, before: None, after: None });
         // The grants that follow in this entry are part of it.
         for key in [key, child_key] {
-            self.moved_by.entry(key).or_insert(by);
+            self.moved_by.entry(key).or_insert(MovedBy { directive: by, to: None });
         }
         Ok(Outcome::Done)
     }

@@ -8,7 +8,7 @@ use super::counters::Counters;
 use super::directive::{Directive, PartitionSettings, WorkerSettings};
 use super::keyspace::{Deleted, Keyspace, Policy};
 use super::partition::Partition;
-use super::plans::{ApprovedPlan, PlanStage};
+use super::plans::{ApprovedPlan, PlanMove, PlanStage};
 use super::session::{Ended, Session, Suspicion};
 use crate::ids::{KeyspaceId, LogIndex, NodeId, PartitionKey, SessionId, WorkerId};
 use crate::placement::Partitioner;
@@ -42,12 +42,16 @@ pub(super) enum Undo {
     WorkerSettings(WorkerId, Option<WorkerSettings>),
     PartitionSettings(PartitionKey, Option<PartitionSettings>),
     Frozen(Option<KeyspaceId>, Option<LogIndex>),
-    /// A plan was opened, and these were forgotten to make room.
-    PlanOpened(Vec<ApprovedPlan>),
+    /// A plan was opened, in place of this one.
+    PlanOpened(Option<ApprovedPlan>),
     /// A plan got moves after this many.
     PlanExtended(LogIndex, usize),
-    /// A plan's move at this place waited.
-    PlanStep(LogIndex, usize),
+    /// A plan started: what was remembered of directives, its own, and the plan that was forgotten to make room.
+    PlanStarted(LogIndex, VecDeque<Directive>, Option<Box<Directive>>, Option<ApprovedPlan>),
+    /// A plan that was being written was dropped.
+    PlanDropped(ApprovedPlan),
+    /// A plan's move at this place waited, and was this.
+    PlanStep(LogIndex, usize, PlanMove),
     PlanStage(LogIndex, PlanStage),
 }
 
@@ -151,7 +155,12 @@ impl State {
                 }
                 Undo::PlanOpened(gone) => self.unopen_plan(gone),
                 Undo::PlanExtended(id, before) => self.unextend_plan(id, before),
-                Undo::PlanStep(id, place) => self.unstep_plan(id, place),
+                Undo::PlanStarted(id, directives, given, oldest) => {
+                    self.directives = directives;
+                    self.unstart_plan(id, given, oldest);
+                }
+                Undo::PlanDropped(plan) => self.plans.push_back(plan),
+                Undo::PlanStep(id, place, before) => self.unstep_plan(id, place, before),
                 Undo::PlanStage(id, before) => {
                     if let Some(plan) = self.plan_mut(id) {
                         plan.stage = before;

@@ -1,14 +1,15 @@
 //! Keyspaces: create, update, delete, list.
 
-use super::request::{Answer, run_one};
+use super::request::{Answer, run};
 use crate::context::Context;
 use crate::map::no_such_keyspace;
+use crate::placement::directive::{directed, said};
 use crate::raft::Timings;
 use ringfence_api::Failure;
 use ringfence_api::convert::{InvalidField, Keyspace, RequestId, checked, partition_count};
 use ringfence_api::v1;
 use ringfence_core::ids::KeyspaceName;
-use ringfence_core::state::{Command, Outcome, Policy, PolicyChange};
+use ringfence_core::state::{BalanceBy, Command, Outcome, Policy, PolicyChange, Subject, Takeover};
 use std::time::Duration;
 
 /// The shortest lease that outlives an election: three times the leader's lease. A node stands for election after one
@@ -45,13 +46,17 @@ pub(super) async fn create(
     request: v1::CreateKeyspaceRequest,
 ) -> Result<v1::Keyspace, Failure> {
     let id = RequestId::try_from(request.request)?;
+    let given = said(request.directive);
     let name = checked::keyspace_name("name", &request.name)?;
     let partitions = partition_count("partitions", request.partitions)?;
     let policy = Policy::default().with(&change(request.policy)?).map_err(Failure::invalid)?;
     shortest.check(&policy)?;
     let asked = Keyspace { name: name.clone(), partitions, split_from: None, policy: policy.clone() };
     let create = Command::CreateKeyspace { keyspace: name, partitions, policy };
-    let answer = run_one(context, id, |_| Ok(Some(create.clone()))).await?;
+    let what = format!("create keyspace {} with {} partitions", asked.name, partitions.get());
+    // It has no number yet by which it could be what the directive is about.
+    let commands = directed(Subject::Cluster, given.as_ref(), &what, create);
+    let answer = run(context, id, |_| Ok(commands.clone())).await?;
     if matches!(answer, Answer::Now { .. }) {
         tracing::info!(keyspace = %asked.name, partitions = partitions.get(), "created a keyspace");
     }
@@ -72,11 +77,14 @@ pub(super) async fn update(
 ) -> Result<v1::Keyspace, Failure> {
     let id = RequestId::try_from(request.request)?;
     let name = checked::keyspace_name("name", &request.name)?;
+    let given = said(request.directive);
     let change = change(request.policy)?;
-    let answer = run_one(context, id, |local| {
+    let what = format!("update keyspace {name}: {}", in_words(&change));
+    let answer = run(context, id, |local| {
         let keyspace = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?;
         shortest.check(&keyspace.policy().with(&change).map_err(Failure::invalid)?)?;
-        Ok(Some(Command::UpdateKeyspace { keyspace: keyspace.id(), change: change.clone() }))
+        let update = Command::UpdateKeyspace { keyspace: keyspace.id(), change: change.clone() };
+        Ok(directed(Subject::Keyspace(keyspace.id()), given.as_ref(), &what, update))
     })
     .await?;
     if matches!(answer, Answer::Now { .. }) {
@@ -90,9 +98,12 @@ pub(super) async fn update(
 pub(super) async fn delete(context: &Context, request: v1::DeleteKeyspaceRequest) -> Result<(), Failure> {
     let id = RequestId::try_from(request.request)?;
     let name = checked::keyspace_name("name", &request.name)?;
-    let answer = run_one(context, id, |local| {
-        let keyspace = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?;
-        Ok(Some(Command::DeleteKeyspace { keyspace: keyspace.id() }))
+    let given = said(request.directive);
+    let what = format!("delete keyspace {name}");
+    let answer = run(context, id, |local| {
+        let keyspace = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?.id();
+        let delete = Command::DeleteKeyspace { keyspace };
+        Ok(directed(Subject::Keyspace(keyspace), given.as_ref(), &what, delete))
     })
     .await?;
     if matches!(answer, Answer::Now { .. }) {
@@ -114,4 +125,52 @@ fn change(wire: Option<v1::KeyspaceChange>) -> Result<PolicyChange, InvalidField
     wire.map_or(Ok(PolicyChange::default()), |wire| {
         PolicyChange::try_from(wire).map_err(|e| e.within("policy"))
     })
+}
+
+/// What is changed, in words.
+fn in_words(change: &PolicyChange) -> String {
+    let PolicyChange {
+        ttl,
+        takeover,
+        drain_deadline,
+        lock_delay,
+        max_moves_in_flight,
+        balance,
+        moves_per_minute,
+        rejoin_hold,
+        spread_zones,
+        constraints,
+        balance_by,
+    } = change;
+    let ms = |name: &str, time: &Option<Duration>| time.map(|time| format!("{name} {}ms", time.as_millis()));
+    let switch =
+        |name: &str, on: &Option<bool>| on.map(|on| format!("{name} {}", if on { "on" } else { "off" }));
+    let number = |name: &str, number: &Option<u32>| number.map(|number| format!("{name} {number}"));
+    let takeover = takeover.map(|takeover| match takeover {
+        Takeover::Lease => "takeover by lease".to_owned(),
+        Takeover::Fence => "takeover by fence".to_owned(),
+    });
+    let balance_by = balance_by.map(|by| match by {
+        BalanceBy::Count => "balance by count".to_owned(),
+        BalanceBy::Load => "balance by load".to_owned(),
+    });
+    let labels = constraints.as_ref().map(|labels| {
+        let labels: Vec<String> = labels.iter().map(ToString::to_string).collect();
+        if labels.is_empty() { "no labels".to_owned() } else { format!("labels {}", labels.join(" ")) }
+    });
+    let parts = [
+        ms("ttl", ttl),
+        takeover,
+        ms("drain deadline", drain_deadline),
+        ms("lock delay", lock_delay),
+        number("max moves in flight", max_moves_in_flight),
+        switch("balance", balance),
+        number("moves per minute", moves_per_minute),
+        ms("rejoin hold", rejoin_hold),
+        switch("spread zones", spread_zones),
+        labels,
+        balance_by,
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }

@@ -1,9 +1,9 @@
 //! Planned moves that an operator asks for, and the end of a cooling.
 
-use super::request::{Answer, run, run_one};
+use super::request::{Answer, run};
 use crate::context::Context;
 use crate::map::{no_such_keyspace, no_such_partition};
-use crate::placement::directive::{Given, direct};
+use crate::placement::directive::{directed, said};
 use crate::refusal;
 use crate::replica::Local;
 use ringfence_api::Failure;
@@ -19,19 +19,21 @@ pub(super) async fn begin(
     context: &Context,
     request: v1::MovePartitionRequest,
 ) -> Result<v1::MovePartitionResponse, Failure> {
-    let id = RequestId::try_from(request.request)?;
     let keyspace = checked::keyspace_name("keyspace", &request.keyspace)?;
     let number = PartitionId::new(request.partition);
     let to = checked::worker_id("to", &request.to)?;
-
-    let given = request.directive.map(|given| Given::from(Some(given)));
+    if request.dry_run {
+        return would(context, &keyspace, number, &to).await;
+    }
+    let id = RequestId::try_from(request.request)?;
+    let given = said(request.directive);
     let what = format!("move partition {keyspace}/{} to worker {to}", number.get());
     let answer = run(context, id, |local| {
         let Some(step) = step(local, context.clock.now(), &keyspace, number, &to)? else {
             return Ok(Vec::new());
         };
         let subject = Subject::Partition(find(&local.state, &keyspace, number)?);
-        Ok(given.iter().map(|given| direct(subject.clone(), given, &what)).chain([step]).collect())
+        Ok(directed(subject, given.as_ref(), &what, step))
     });
     let answer = answer.await?;
     let local = context.replica.lock();
@@ -43,8 +45,34 @@ pub(super) async fn begin(
         Some(Outcome::Draining(move_id)) => v1::MovePartitionResponse {
             r#move: move_id.get(),
             from_epoch: drained(&local.state, key, *move_id).map_or(0, Epoch::get),
+            would_change: false,
         },
         _ => v1::MovePartitionResponse::default(),
+    })
+}
+
+/// What a move would do, as the move itself would find.
+async fn would(
+    context: &Context,
+    keyspace: &KeyspaceName,
+    number: PartitionId,
+    to: &WorkerId,
+) -> Result<v1::MovePartitionResponse, Failure> {
+    context.confirm().await?;
+    let local = context.replica.lock();
+    let step = step(&local, context.clock.now(), keyspace, number, to)?;
+    let key = find(&local.state, keyspace, number)?;
+    let in_flight = match local.state.partition(key).map(Partition::phase) {
+        Some(Phase::Draining(drain)) => drain.move_id.get(),
+        _ => 0,
+    };
+    Ok(v1::MovePartitionResponse {
+        r#move: in_flight,
+        from_epoch: match step {
+            Some(Command::Drain { epoch, .. }) => epoch.get(),
+            _ => 0,
+        },
+        would_change: step.is_some() && in_flight == 0,
     })
 }
 
@@ -80,7 +108,7 @@ fn no_move(why: &NoMove, key: PartitionKey, state: &State) -> Failure {
 }
 
 /// Why a worker is given nothing, and what to do.
-pub(crate) fn told(unfit: &Unfit) -> String {
+fn told(unfit: &Unfit) -> String {
     let text = match unfit {
         Unfit::NotServing => "does not serve this keyspace; name it when the worker joins",
         Unfit::Leaving => "is about to leave and takes no more partitions",
@@ -132,12 +160,15 @@ pub(super) async fn end_cooling(context: &Context, request: v1::EndCoolingReques
     let keyspace = checked::keyspace_name("keyspace", &request.keyspace)?;
     let number = PartitionId::new(request.partition);
     let epoch = checked::epoch("epoch", request.epoch)?;
+    let given = said(request.directive);
+    let what = format!("end the cooling of partition {keyspace}/{}", number.get());
     // The operator named the epoch, so there is nothing to decide anew when the state has moved on.
     let decide = |local: &Local| {
         let partition = find(&local.state, &keyspace, number)?;
-        Ok(Some(Command::EndCooling { partition, epoch }))
+        let end = Command::EndCooling { partition, epoch };
+        Ok(directed(Subject::Partition(partition), given.as_ref(), &what, end))
     };
-    let answer = run_one(context, id, decide).await?;
+    let answer = run(context, id, decide).await?;
     if matches!(answer, Answer::Now { .. }) {
         tracing::warn!(%keyspace, partition = number.get(), %epoch, "an operator ended a cooling");
     }

@@ -34,18 +34,16 @@ impl Answer {
             Answer::Nothing => None,
         }
     }
-}
 
-/// [`run`] for a single command.
-///
-/// # Errors
-/// As [`run`].
-pub(super) async fn run_one(
-    context: &Context,
-    request: RequestId,
-    decide: impl Fn(&Local) -> Result<Option<Command>, Failure>,
-) -> Result<Answer, Failure> {
-    run(context, request, |local| Ok(decide(local)?.into_iter().collect())).await
+    /// It has changed something, now or when it was asked for first. A directive by which nothing changes is not one.
+    pub(crate) fn changed(&self) -> bool {
+        match self {
+            Answer::Now { outcomes, .. } | Answer::Before(outcomes) => {
+                outcomes.iter().any(|outcome| *outcome != Outcome::Unchanged)
+            }
+            Answer::Nothing => false,
+        }
+    }
 }
 
 /// Decides on a confirmed state what to propose, and proposes it under the request's id. Nothing from `decide`: there is

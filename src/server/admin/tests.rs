@@ -16,7 +16,8 @@ async fn f014_a_request_asked_again_takes_effect_once_whatever_happened_since() 
     let twice = v1::CreateKeyspaceRequest { request: request_id(), ..first.clone() };
     assert_eq!(kind(&admin.create_keyspace(twice).await.unwrap_err()), ErrorKind::AlreadyExists);
 
-    let delete = v1::DeleteKeyspaceRequest { request: request_id(), name: "orders".into() };
+    let delete =
+        v1::DeleteKeyspaceRequest { request: request_id(), name: "orders".into(), ..Default::default() };
     admin.delete_keyspace(delete.clone()).await.unwrap();
     admin.delete_keyspace(delete.clone()).await.unwrap();
     let again = v1::DeleteKeyspaceRequest { request: request_id(), ..delete };
@@ -51,6 +52,7 @@ async fn f096_what_is_missing_or_out_of_bounds_is_named_and_changes_nothing() {
         keyspace: "orders".into(),
         partition: 0,
         epoch: u64::MAX,
+        ..Default::default()
     };
     assert_eq!(kind(&admin.end_cooling(cooling).await.unwrap_err()), ErrorKind::Invalid);
     let list = admin.list_keyspaces(v1::ListKeyspacesRequest {}).await.unwrap().into_inner();
@@ -136,6 +138,7 @@ async fn f073_f075_without_a_majority_nothing_is_answered_and_no_epoch_is_spent(
             keyspace: "orders".into(),
             partition: 0,
             to: "w2".into(),
+            ..Default::default()
         };
         async move { admin.move_partition(request).await }
     });
@@ -185,6 +188,7 @@ async fn an_operator_moves_a_partition_and_is_told_what_stands_in_the_way() {
         keyspace: keyspace.into(),
         partition: 0,
         to: worker.into(),
+        ..Default::default()
     };
     for (request, expected) in [
         (to("w9", "orders"), ErrorKind::NotFound),

@@ -3,12 +3,13 @@
 use super::cast::{Ask, Cast};
 use super::desk::{Line, Slot};
 use crate::context::Context;
+use crate::placement::directive::{direct, directed};
 use crate::refusal;
 use ringfence_api::Failure;
 use ringfence_api::convert::checked;
 use ringfence_api::v1::{self, DrillMode, drill_request, drill_response};
 use ringfence_core::ids::{Epoch, SessionId, Term, WorkerId};
-use ringfence_core::state::{Command, GrantReason, MAX_FAILURE_BYTES, Tenure, cut};
+use ringfence_core::state::{Command, GrantReason, MAX_FAILURE_BYTES, Subject, Tenure, cut};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -104,8 +105,9 @@ impl Course<'_> {
             _ => return Err(self.nonsense()),
         }
         self.stage = Stage::Holding;
-        if self.ask.mode == DrillMode::Move {
-            self.drain().await?;
+        match self.ask.mode {
+            DrillMode::Move => self.drain().await?,
+            _ => self.say().await?,
         }
         self.stage = Stage::Replacing;
         let heir = self.heir(&mut line).await?;
@@ -149,7 +151,13 @@ impl Course<'_> {
             deadline: *drain_deadline,
             why: GrantReason::Operator,
         };
-        let proposed = self.context.propose(None, vec![drain], Some(self.term)).await;
+        let what = format!(
+            "drill partition {}: move it from worker {} to {heir}",
+            self.cast.name(),
+            self.cast.worker
+        );
+        let commands = directed(Subject::Partition(*key), self.ask.given.as_ref(), &what, drain);
+        let proposed = self.context.propose(None, commands, Some(self.term)).await;
         let committed = proposed.map_err(|failure| self.interrupted(failure.message()))?;
         committed.map_err(|refusal| {
             let why = refusal::to_failure(self.context, &refusal.why);
@@ -160,6 +168,20 @@ impl Course<'_> {
                 self.cast.worker,
                 why.message()
             ))
+        })?;
+        Ok(())
+    }
+
+    /// Remembers who lets the worker's lease run out. What follows from that is a failover like any other.
+    async fn say(&self) -> Result<(), Failure> {
+        let Some(given) = &self.ask.given else { return Ok(()) };
+        let worker = &self.cast.worker;
+        let what = format!("drill partition {}: worker {worker} stops renewing", self.cast.name());
+        let command = direct(Subject::Worker(worker.clone()), given, &what);
+        let proposed = self.context.propose(None, vec![command], Some(self.term)).await;
+        proposed.map_err(|failure| self.interrupted(failure.message()))?.map_err(|refusal| {
+            let why = refusal::to_failure(self.context, &refusal.why);
+            Failure::refused(format_args!("{}; the held write is dropped", why.message()))
         })?;
         Ok(())
     }

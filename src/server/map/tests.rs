@@ -60,7 +60,6 @@ impl Fed {
             keyspaces: BTreeSet::from([key.keyspace]),
             replaces: None,
             splits: true,
-            again: false,
         };
         let Outcome::Joined(to) = self.apply(Command::Join(Box::new(join))) else { panic!("not joined") };
         let replaces = self.replica.lock().state.partition(key).unwrap().epoch();
@@ -270,7 +269,8 @@ async fn f085_a_watch_that_is_not_read_holds_up_no_other_and_ends_with_the_same_
             }
         }
         if round < 19 {
-            let delete = v1::DeleteKeyspaceRequest { request: testing::request_id(), name };
+            let delete =
+                v1::DeleteKeyspaceRequest { request: testing::request_id(), name, ..Default::default() };
             admin.delete_keyspace(delete).await.unwrap();
         }
     }

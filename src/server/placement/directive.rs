@@ -18,6 +18,17 @@ impl From<Option<v1::Directive>> for Given {
     }
 }
 
+/// Who wants something, when that is said at all. A client that says nothing is not remembered, and its entry is one that
+/// nodes of an earlier version can read.
+pub(crate) fn said(wire: Option<v1::Directive>) -> Option<Given> {
+    wire.filter(|wire| *wire != v1::Directive::default()).map(|wire| Given::from(Some(wire)))
+}
+
+/// The commands of a change that somebody wants.
+pub(crate) fn directed(subject: Subject, given: Option<&Given>, what: &str, change: Command) -> Vec<Command> {
+    given.map(|given| direct(subject, given, what)).into_iter().chain([change]).collect()
+}
+
 /// The command that remembers a directive.
 pub(crate) fn direct(subject: Subject, given: &Given, what: &str) -> Command {
     let Given { by, reason } = given;

@@ -5,7 +5,7 @@ use crate::context::Context;
 use ringfence_api::Failure;
 use ringfence_api::convert::{Directive, checked};
 use ringfence_api::v1;
-use ringfence_core::ids::{LogIndex, PartitionId, PartitionKey, WorkerId};
+use ringfence_core::ids::{LogIndex, PartitionId, PartitionKey, SessionId, WorkerId};
 use ringfence_core::placement::Weight;
 use ringfence_core::state::{
     EndReason, Ended, Keyspace, Partition, PartitionSettings, Phase, Session, State, Subject, WorkerSettings,
@@ -44,10 +44,17 @@ pub(super) async fn worker(
     })
 }
 
-/// Joins, ends and directives, newest first. Of a session that has ended, its end is known and not its beginning.
+/// Joins, ends and directives, newest first.
 fn events(state: &State, worker: &WorkerId) -> Vec<v1::WorkerEvent> {
-    let joined = state.session_of(worker).map(joined);
-    let ended = state.all_ended().filter(|ended| ended.worker == *worker).map(ended);
+    let joined = state
+        .session_of(worker)
+        .map(|session| joined(session.id(), session.joined(), session.joined_unix_ms(), session.address()));
+    let past = || state.all_ended().filter(|ended| ended.worker == *worker);
+    let began = past().filter_map(|ended| {
+        let life = ended.life.as_ref()?;
+        Some(self::joined(ended.session, life.joined, life.joined_unix_ms, &life.address))
+    });
+    let ended = past().map(ended).chain(began);
     let about = Subject::Worker(worker.clone());
     let directives = state.directives().filter(|directive| directive.subject == about).map(|directive| {
         let v1::GivenDirective { index, unix_ms, by, what, reason } = Directive::from(directive).into();
@@ -58,10 +65,10 @@ fn events(state: &State, worker: &WorkerId) -> Vec<v1::WorkerEvent> {
     events
 }
 
-fn joined(session: &Session) -> v1::WorkerEvent {
-    let what = format!("joined as session {} at {}", session.id(), session.address());
-    let (index, unix_ms) = (session.joined().get(), session.joined_unix_ms());
-    v1::WorkerEvent { index, unix_ms, what, ..v1::WorkerEvent::default() }
+fn joined(session: SessionId, at: LogIndex, unix_ms: u64, address: &str) -> v1::WorkerEvent {
+    let place = if address.is_empty() { ", without an address".to_owned() } else { format!(" at {address}") };
+    let what = format!("joined as session {session}{place}");
+    v1::WorkerEvent { index: at.get(), unix_ms, what, ..v1::WorkerEvent::default() }
 }
 
 fn ended(ended: &Ended) -> v1::WorkerEvent {
@@ -72,7 +79,8 @@ fn ended(ended: &Ended) -> v1::WorkerEvent {
         EndReason::Evicted => "it was evicted",
     };
     let what = format!("session {} ended: {how}", ended.session);
-    v1::WorkerEvent { index: ended.at.get(), what, ..v1::WorkerEvent::default() }
+    let unix_ms = ended.life.as_ref().map_or(0, |life| life.ended_unix_ms);
+    v1::WorkerEvent { index: ended.at.get(), unix_ms, what, ..v1::WorkerEvent::default() }
 }
 
 /// All that is set.
@@ -125,6 +133,7 @@ pub(super) fn bearing_on(state: &State, key: PartitionKey) -> Vec<v1::GivenDirec
     let mut at: Vec<LogIndex> = [
         set.and_then(|set| set.frozen),
         set.and_then(|set| set.pin.as_ref().map(|(_, by)| *by)),
+        set.and_then(|set| set.weight.map(|(_, by)| by)),
         keyspace.and_then(Keyspace::frozen),
         state.frozen(),
         of_owner.and_then(|set| set.drained),
@@ -148,7 +157,8 @@ fn worker_settings(state: &State, worker: &WorkerId, set: &WorkerSettings) -> v1
         drained_until_join: by(set.drained_until_join),
         cordoned: by(set.cordoned),
         frozen: by(set.frozen),
-        weight: set.weight.map_or(0, Weight::get),
+        weight: set.weight().map_or(0, Weight::get),
+        weighed: by(set.weight.map(|(_, by)| by)),
     }
 }
 
@@ -164,6 +174,7 @@ fn partition_settings(
         pin: set.pin.as_ref().map_or(String::new(), |(worker, _)| worker.to_string()),
         pinned: set.pin.as_ref().map(|(_, by)| named(state, *by)),
         frozen: set.frozen.map(|by| named(state, by)),
-        weight: set.weight.unwrap_or(0),
+        weight: set.weight().unwrap_or(0),
+        weighed: set.weight.map(|(_, by)| named(state, by)),
     }
 }

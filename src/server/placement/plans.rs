@@ -6,15 +6,17 @@ use crate::admin::Pieces;
 use crate::admin::request::run;
 use crate::context::Context;
 use crate::map::no_such_keyspace;
+use crate::refusal;
+use crate::replica::Local;
 use futures_util::stream;
-use ringfence_api::Failure;
 use ringfence_api::convert::{InvalidField, RequestId, checked};
 use ringfence_api::v1;
 use ringfence_api::v1::list_plans_response::Piece;
+use ringfence_api::{ErrorKind, Failure};
 use ringfence_core::ids::{KeyspaceId, LogIndex, PartitionId, PartitionKey, Revision};
 use ringfence_core::lead::MAX_COMMANDS;
 use ringfence_core::state::{
-    ApprovedPlan, Command, Outcome, PlanMove, PlanStage, PlanStep, SkipReason, State, Subject,
+    ApprovedPlan, Command, Course, Outcome, PlanMove, PlanStage, PlanStep, SkipReason, State, Subject,
 };
 
 /// Opens a plan.
@@ -22,18 +24,30 @@ pub(super) async fn open(
     context: &Context,
     request: v1::OpenPlanRequest,
 ) -> Result<v1::OpenPlanResponse, Failure> {
-    let id = RequestId::try_from(request.request)?;
-    let given = Given::from(request.directive);
     let keyspace = checked::keyspace_name("keyspace", &request.keyspace)?;
     let size = request.size;
     let map = Some(request.revision).filter(|revision| *revision > 0).map(Revision::new);
+    let undoes = Some(LogIndex::new(request.undoes)).filter(|_| request.undoes > 0);
+    // What is refused here was not opened. The state looks again when the plan is complete.
+    let check = |state: &State| {
+        let id = state.keyspace_named(&keyspace).ok_or_else(|| no_such_keyspace(&keyspace))?.id();
+        state.check_plan(size, id, map).map_err(|why| refusal::failure(&why, state))?;
+        Ok::<_, Failure>(id)
+    };
+    if request.dry_run {
+        context.confirm().await?;
+        check(&context.replica.lock().state)?;
+        return Ok(v1::OpenPlanResponse { plan: 0 });
+    }
+    let id = RequestId::try_from(request.request)?;
+    let given = Given::from(request.directive);
     let what = match request.undoes {
         0 => format!("a plan of {size} moves in keyspace {keyspace}"),
         plan => format!("undo plan {plan} in keyspace {keyspace}, {size} moves"),
     };
     let answer = run(context, id, |local| {
-        let id = local.state.keyspace_named(&keyspace).ok_or_else(|| no_such_keyspace(&keyspace))?.id();
-        Ok(vec![direct(Subject::Keyspace(id), &given, &what), Command::OpenPlan { size, map }])
+        let id = check(&local.state)?;
+        Ok(vec![direct(Subject::Keyspace(id), &given, &what), Command::OpenPlan { size, map, undoes }])
     });
     match answer.await?.outcome() {
         Some(Outcome::Planned(plan)) => Ok(v1::OpenPlanResponse { plan: plan.get() }),
@@ -46,7 +60,6 @@ pub(super) async fn extend(
     context: &Context,
     request: v1::ExtendPlanRequest,
 ) -> Result<v1::PlacementChanged, Failure> {
-    let id = RequestId::try_from(request.request)?;
     let keyspace = checked::keyspace_name("keyspace", &request.keyspace)?;
     if request.moves.len() > MAX_COMMANDS {
         let why = format!("{} moves at once: send at most {MAX_COMMANDS}", request.moves.len());
@@ -56,14 +69,41 @@ pub(super) async fn extend(
     let moves = request.moves.iter().enumerate();
     let moves = moves.map(|(place, wire)| planned(wire).map_err(|e| e.at("moves", place)));
     let moves: Vec<PlanMove> = moves.collect::<Result<_, _>>()?;
-    let answer = run(context, id, |local| {
-        let id = local.state.keyspace_named(&keyspace).ok_or_else(|| no_such_keyspace(&keyspace))?.id();
+    let of_keyspace = |state: &State| {
+        let id = state.keyspace_named(&keyspace).ok_or_else(|| no_such_keyspace(&keyspace))?.id();
         let mut moves = moves.clone();
         moves.iter_mut().for_each(|planned| planned.partition.keyspace = id);
-        Ok(vec![Command::ExtendPlan { plan, moves }])
-    });
-    let answer = answer.await?;
-    Ok(v1::PlacementChanged { changed: !matches!(answer.outcome(), Some(Outcome::Unchanged) | None) })
+        Ok::<_, Failure>(moves)
+    };
+    if request.dry_run {
+        context.confirm().await?;
+        let state = &context.replica.lock().state;
+        state.check_moves(&of_keyspace(state)?).map_err(|why| refusal::failure(&why, state))?;
+        return Ok(v1::PlacementChanged { changed: false });
+    }
+    let id = RequestId::try_from(request.request)?;
+    let extend = |local: &Local| Ok(vec![Command::ExtendPlan { plan, moves: of_keyspace(&local.state)? }]);
+    match run(context, id, extend).await {
+        Ok(answer) => Ok(v1::PlacementChanged { changed: answer.changed() }),
+        Err(failure) => {
+            if !matches!(failure.kind(), ErrorKind::UnknownOutcome) {
+                give_up(context, plan).await;
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Drops a plan of which a piece was refused. When that fails, because this node does not lead any more, it lies there until
+/// the next one is opened, and takes nobody's place.
+async fn give_up(context: &Context, plan: LogIndex) {
+    let open = |found: &ApprovedPlan| found.id == plan && found.stage == PlanStage::Open;
+    if context.replica.lock().state.plans().any(open) {
+        let dropped = context.propose(None, vec![Command::CancelPlan { plan }], None).await;
+        if !matches!(dropped, Ok(Ok(_))) {
+            tracing::debug!(plan = plan.get(), "a refused plan could not be dropped");
+        }
+    }
 }
 
 /// A move to be approved. Which keyspace it is of only the state knows by number.
@@ -74,6 +114,7 @@ fn planned(wire: &v1::PlannedMove) -> Result<PlanMove, InvalidField> {
         epoch: checked::epoch("epoch", wire.epoch)?,
         from: checked::worker_id("from", &wire.from)?,
         to: checked::worker_id("to", &wire.to)?,
+        arrives: wire.arrives,
         step: PlanStep::Waiting,
     })
 }
@@ -113,7 +154,8 @@ pub(super) async fn list(
         if request.with_moves {
             let moves = plan.moves.chunks(MAX_COMMANDS);
             pieces.extend(moves.map(|moves| {
-                Piece::Moves(v1::ApprovedMoves { moves: moves.iter().map(shown_move).collect() })
+                let shown = moves.iter().map(|planned| shown_move(&local.state, planned));
+                Piece::Moves(v1::ApprovedMoves { moves: shown.collect() })
             }));
         }
     }
@@ -122,9 +164,11 @@ pub(super) async fn list(
 }
 
 fn shown(state: &State, plan: &ApprovedPlan) -> v1::ApprovedPlan {
+    let moving = state.moving(plan);
     let stage = match plan.stage {
         PlanStage::Open => v1::PlanStage::Open,
         PlanStage::Running => v1::PlanStage::Running,
+        PlanStage::Done if moving > 0 => v1::PlanStage::Ending,
         PlanStage::Done => v1::PlanStage::Done,
         PlanStage::Cancelled => v1::PlanStage::Cancelled,
     };
@@ -140,10 +184,33 @@ fn shown(state: &State, plan: &ApprovedPlan) -> v1::ApprovedPlan {
         begun,
         skipped: count(plan.moves.len()) - plan.waiting - begun,
         directive: Some(named(state, plan.id)),
+        undoes: plan.undoes.map_or(0, LogIndex::get),
+        moving: count(moving),
     }
 }
 
-fn shown_move(planned: &PlanMove) -> v1::ApprovedMove {
+/// What has become of a move that has begun, for people and programs.
+fn now(state: &State, planned: &PlanMove) -> String {
+    let (owner, first) = match state.course(planned) {
+        Course::Waiting | Course::Skipped(_) => return String::new(),
+        Course::Moving => return "moving".to_owned(),
+        Course::There => return "there".to_owned(),
+        Course::Elsewhere { owner, first } => (owner, first),
+    };
+    let now =
+        owner.as_ref().map_or("nobody owns it now".to_owned(), |owner| format!("it is with {owner} now"));
+    match first {
+        Some(first) if first == planned.to => format!("it arrived, and {now}"),
+        Some(first) => {
+            let went =
+                format!("its target was gone or took nothing when it was to get it, and it went to {first}");
+            if owner == Some(first) { went } else { format!("{went}; {now}") }
+        }
+        None => now,
+    }
+}
+
+fn shown_move(state: &State, planned: &PlanMove) -> v1::ApprovedMove {
     let step = match planned.step {
         PlanStep::Waiting => "waiting",
         PlanStep::Begun => "begun",
@@ -157,5 +224,6 @@ fn shown_move(planned: &PlanMove) -> v1::ApprovedMove {
         from: planned.from.to_string(),
         to: planned.to.to_string(),
         step: step.to_owned(),
+        now: now(state, planned),
     }
 }

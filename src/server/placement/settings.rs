@@ -10,7 +10,7 @@ use ringfence_api::convert::{InvalidField, RequestId, checked};
 use ringfence_api::v1;
 use ringfence_core::ids::{PartitionId, WorkerId};
 use ringfence_core::placement::Weight;
-use ringfence_core::state::{Command, Keyspace, Outcome, PartitionChange, Session, Subject, WorkerChange};
+use ringfence_core::state::{Command, Keyspace, PartitionChange, Session, Subject, WorkerChange};
 
 /// Changes what is set about a worker.
 pub(super) async fn worker(
@@ -135,7 +135,7 @@ pub(super) async fn freeze(
 
 /// Tells the log and the caller what became of a directive.
 pub(super) fn changed(given: &Given, what: &str, answer: Answer) -> Result<v1::PlacementChanged, Failure> {
-    let changed = !matches!(answer.outcome(), Some(Outcome::Unchanged) | None);
+    let changed = answer.changed();
     if let (true, Answer::Now { .. }) = (changed, &answer) {
         tracing::info!(by = ?given.by, reason = ?given.reason, "an operator: {what}");
     }
@@ -167,7 +167,10 @@ fn partition_in_words(partition: &str, change: &PartitionChange) -> String {
             None => "unpin".to_owned(),
         }),
         change.frozen.map(|on| (if on { "freeze" } else { "unfreeze" }).to_owned()),
-        change.weight.map(|weight| format!("weight {} for", weight.unwrap_or(1))),
+        change.weight.map(|weight| match weight {
+            Some(weight) => format!("weight {weight} for"),
+            None => "no weight for".to_owned(),
+        }),
     ];
     in_words(parts, &format!("partition {partition}"))
 }

@@ -115,6 +115,7 @@ async fn nothing_is_moved_to_a_worker_that_an_operator_keeps_empty() {
         partition: 3,
         to: "w2".into(),
         directive: None,
+        ..Default::default()
     };
     let failure = Failure::decode(&admin.move_partition(to_w2()).await.unwrap_err());
     assert!(failure.kind() == ErrorKind::Refused && failure.message().contains("undrain"), "{failure}");
@@ -178,4 +179,77 @@ async fn an_operator_lets_the_brake_go_and_is_remembered_for_it_once() {
     assert_eq!(admin.health(v1::HealthRequest {}).await.unwrap().into_inner().brake, "");
     let given = directives(&mut client).await;
     assert_eq!((given.len(), given[0].by.as_str(), given[0].what.as_str()), (1, "ada", "release the brake"));
+}
+
+/// A plan of one move of partition 0, from `w1`.
+async fn open(client: &mut Client, revision: u64) -> Result<u64, Failure> {
+    let request = v1::OpenPlanRequest {
+        request: request_id(),
+        directive: Some(v1::Directive { by: "ada".into(), reason: String::new() }),
+        keyspace: "orders".into(),
+        size: 1,
+        revision,
+        ..Default::default()
+    };
+    let opened = client.open_plan(request).await;
+    opened.map(|opened| opened.into_inner().plan).map_err(|status| Failure::decode(&status))
+}
+
+async fn extend(client: &mut Client, plan: u64, epoch: u64, dry_run: bool) -> Result<(), Failure> {
+    let (from, to) = ("w1".into(), "w2".into());
+    let moves = vec![v1::PlannedMove { epoch, from, to, ..Default::default() }];
+    let request = if dry_run { None } else { request_id() };
+    let request = v1::ExtendPlanRequest { request, plan, keyspace: "orders".into(), moves, dry_run };
+    client.extend_plan(request).await.map(|_| ()).map_err(|status| Failure::decode(&status))
+}
+
+async fn plans(client: &mut Client) -> Vec<v1::ApprovedPlan> {
+    let mut pieces =
+        client.list_plans(v1::ListPlansRequest { with_moves: false }).await.unwrap().into_inner();
+    let mut plans = Vec::new();
+    while let Some(piece) = pieces.message().await.unwrap() {
+        if let Some(v1::list_plans_response::Piece::Plan(plan)) = piece.piece {
+            plans.push(plan);
+        }
+    }
+    plans
+}
+
+#[tokio::test]
+async fn a_plan_that_is_refused_is_dropped_and_its_dry_run_finds_the_same() {
+    let (node, mut client) = owned_by_w1().await;
+    join(&node, "w2", "orders").await;
+    let stale = open(&mut client, 1).await.unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::StaleEpoch, "what was made from another map is not opened");
+    assert_eq!(plans(&mut client).await, []);
+
+    let plan = open(&mut client, 0).await.unwrap();
+    assert_eq!(plans(&mut client).await[0].stage(), v1::PlanStage::Open);
+    for (plan, dry_run) in [(0, true), (plan, false)] {
+        let failure = extend(&mut client, plan, 9, dry_run).await.unwrap_err();
+        assert_eq!(failure.kind(), ErrorKind::StaleEpoch, "{failure}");
+    }
+    assert_eq!(plans(&mut client).await, []);
+    let directives = client.list_directives(v1::ListDirectivesRequest {}).await.unwrap().into_inner();
+    assert_eq!(directives.directives, []);
+    let unknown = extend(&mut client, plan, 1, false).await.unwrap_err();
+    assert!(unknown.kind() == ErrorKind::NotFound && unknown.message().contains("given up"), "{unknown}");
+
+    extend(&mut client, 0, 1, true).await.unwrap();
+    let plan = open(&mut client, 0).await.unwrap();
+    extend(&mut client, plan, 1, false).await.unwrap();
+    let running = extend(&mut client, plan, 1, false).await.unwrap_err();
+    assert!(running.kind() == ErrorKind::Refused && running.message().contains("takes no more"), "{running}");
+    assert_eq!(plans(&mut client).await.len(), 1, "a piece too many stops nothing");
+}
+
+#[tokio::test]
+async fn a_worker_without_an_address_is_told_as_one() {
+    let (node, mut client) = owned_by_w1().await;
+    let mut workers = testing::workers(&node).await;
+    let nowhere = v1::JoinRequest { address: String::new(), ..testing::a_join("w9", "orders") };
+    workers.join(nowhere).await.unwrap();
+    let of = |worker: &str| v1::GetWorkerRequest { worker: worker.into() };
+    let events = client.get_worker(of("w9")).await.unwrap().into_inner().events;
+    assert!(events[0].what.ends_with(", without an address"), "{events:?}");
 }

@@ -51,7 +51,6 @@ pub(super) fn join(worker: usize, nonce: u128, replaces: Option<SessionId>) -> C
         keyspaces: BTreeSet::from([partition().keyspace]),
         replaces,
         splits: false,
-        again: false,
     }))
 }
 

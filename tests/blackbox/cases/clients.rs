@@ -141,6 +141,7 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
         name: "other".to_owned(),
         partitions,
         policy: Some(policy),
+        ..Default::default()
     };
     let plain = v1::KeyspaceChange::default;
     let policies = [
@@ -157,6 +158,7 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
             request: Some(request_id()),
             name: "orders".to_owned(),
             policy: Some(policy.clone()),
+            ..Default::default()
         };
         assert_eq!(
             refused(operator.create_keyspace(with(policy.clone(), 1)).await),
@@ -171,7 +173,7 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
     }
     for id in [None, Some(vec![]), Some(vec![1; 15]), Some(vec![1; 17]), Some(vec![1; 1 << 20])] {
         let request = id.map(|id| v1::RequestId { id: id.into(), seen_index: u64::MAX });
-        let delete = v1::DeleteKeyspaceRequest { request, name: "orders".to_owned() };
+        let delete = v1::DeleteKeyspaceRequest { request, name: "orders".to_owned(), ..Default::default() };
         assert_eq!(refused(operator.delete_keyspace(delete).await), ErrorKind::Invalid);
     }
 
@@ -262,6 +264,7 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
             keyspace: "orders".to_owned(),
             partition: held.partition,
             epoch,
+            ..Default::default()
         };
         assert_eq!(refused(operator.end_cooling(end).await), ErrorKind::Invalid);
     }
@@ -271,6 +274,7 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
         keyspace: "orders".to_owned(),
         partition: u32::MAX,
         to: "w1".to_owned(),
+        ..Default::default()
     };
     assert_eq!(refused(operator.move_partition(moving).await), ErrorKind::NotFound);
     for (node, kind) in [(u64::MAX, ErrorKind::Invalid), (99, ErrorKind::NotFound)] {

@@ -116,6 +116,7 @@ async fn f021_names_that_are_none_are_refused_before_anything_is_done() {
             name: name.to_owned(),
             partitions: 1,
             policy: None,
+            ..Default::default()
         };
         let status = admin.create_keyspace(create).await.unwrap_err();
         let failure = Failure::from_status(&status).unwrap();

@@ -62,6 +62,7 @@ async fn f014_t43_a_request_sent_again_to_the_next_leader_takes_effect_once_also
         keyspace: "orders".to_owned(),
         partition: 0,
         to: "w2".to_owned(),
+        ..Default::default()
     };
     let network = Network::to(cluster.addresses()).await;
     let mut admin = wire::admin(&network.endpoint(cluster.address(leader))).await;

@@ -7,7 +7,7 @@ mod nodes;
 mod process;
 mod workers;
 
-pub(crate) use cli::{Ran, run, run_with};
+pub(crate) use cli::{Ran, run, run_into, run_with};
 pub(crate) use file::{Audit, SharedFile};
 pub(crate) use nodes::{Cluster, Owners, free_address, owners};
 pub(crate) use process::{Process, set_environment};

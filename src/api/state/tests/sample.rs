@@ -74,7 +74,6 @@ fn join(name: &str, nonce: u128, replaces: Option<SessionId>) -> Command {
         keyspaces: BTreeSet::from([KeyspaceId::new(1)]),
         replaces,
         splits: false,
-        again: false,
     }))
 }
 
@@ -82,12 +81,6 @@ fn join_splits(name: &str, nonce: u128, keyspace: KeyspaceId) -> Command {
     let Command::Join(mut join) = join(name, nonce, None) else { panic!("a join") };
     join.splits = true;
     join.keyspaces = BTreeSet::from([keyspace]);
-    Command::Join(join)
-}
-
-fn join_again(name: &str, nonce: u128) -> Command {
-    let Command::Join(mut join) = join(name, nonce, None) else { panic!("a join") };
-    join.again = true;
     Command::Join(join)
 }
 
@@ -187,15 +180,13 @@ fn commands_of_format_2() -> Vec<(&'static str, Command)> {
         ),
         ("freeze_all", Command::Freeze { keyspace: None, frozen: true }),
         ("unfreeze_keyspace", Command::Freeze { keyspace: Some(id), frozen: false }),
-        ("open_plan", Command::OpenPlan { size: 100_000, map: Some(Revision::new(300)) }),
-        ("open_plan_now", Command::OpenPlan { size: 1, map: None }),
-        ("extend_plan", Command::ExtendPlan { plan, moves: vec![planned(4, 41), planned(5, 42)] }),
+        ("open_plan", Command::OpenPlan { size: 100_000, map: Some(Revision::new(300)), undoes: None }),
+        ("open_plan_undoes", Command::OpenPlan { size: 1, map: None, undoes: Some(LogIndex::new(250)) }),
+        ("extend_plan", Command::ExtendPlan { plan, moves: vec![planned(4, 41), arriving(5, 42)] }),
         ("skip_planned", Command::SkipPlanned { plan, partition: key(5), why: SkipReason::TargetGone }),
         ("cancel_plan", Command::CancelPlan { plan }),
         ("evict", Command::Evict { session: session(1) }),
         ("join_splits", join_splits("w1", 1 << 100, id)),
-        ("join_again", join_again("w1", 1 << 100)),
-        ("forgive", Command::Forgive { partition: key(5), epoch: epoch(42) }),
         ("grant_split", grant(5, Some(41), 1, GrantReason::Split)),
         ("start_split", Command::StartSplit { keyspace: id, from: PartitionCount::new(500_000).unwrap() }),
         ("cancel_split", Command::CancelSplit { keyspace: id }),
@@ -206,7 +197,13 @@ fn commands_of_format_2() -> Vec<(&'static str, Command)> {
 
 fn planned(partition: u32, number: u64) -> PlanMove {
     let (from, to) = (worker("w1"), worker("w2"));
-    PlanMove { partition: key(partition), epoch: epoch(number), from, to, step: PlanStep::Waiting }
+    let arrives = false;
+    PlanMove { partition: key(partition), epoch: epoch(number), from, to, arrives, step: PlanStep::Waiting }
+}
+
+/// The way back of what is on its way.
+fn arriving(partition: u32, number: u64) -> PlanMove {
+    PlanMove { from: worker("w2"), to: worker("w1"), arrives: true, ..planned(partition, number) }
 }
 
 /// One entry for each command, and one for each kind of request.
@@ -328,16 +325,18 @@ pub(crate) fn state_of_format_2() -> State {
     let heavy = PartitionChange { weight: Some(Some(2)), ..PartitionChange::default() };
     apply(vec![Command::SetPartition { partition: key(5), change: heavy }]);
     apply(vec![Command::UpdateKeyspace { keyspace: id, change: change_of_format_2() }]);
-    let plan =
-        apply(vec![direct(Subject::Keyspace(id), "apply a plan"), Command::OpenPlan { size: 2, map: None }]);
+    let plan = apply(vec![
+        direct(Subject::Keyspace(id), "apply a plan"),
+        Command::OpenPlan { size: 2, map: None, undoes: None },
+    ]);
     apply(vec![Command::ExtendPlan { plan, moves: vec![planned(0, 1)] }]);
     apply(vec![Command::ExtendPlan { plan, moves: vec![planned(4, 1)] }]);
     apply(vec![Command::Under { directive: plan }, drain(0, 1, "w2", GrantReason::Plan)]);
     apply(vec![Command::SkipPlanned { plan, partition: key(4), why: SkipReason::TargetGone }]);
     apply(vec![release(4, 1, Released::Restarting)]);
-    let plan = apply(vec![Command::OpenPlan { size: 2, map: None }]);
-    apply(vec![Command::ExtendPlan { plan, moves: vec![planned(0, 1)] }]);
-    apply(vec![Command::CancelPlan { plan }]);
+    let undo = Command::OpenPlan { size: 2, map: None, undoes: Some(plan) };
+    let plan = apply(vec![direct(Subject::Keyspace(id), "undo a plan"), undo]);
+    apply(vec![Command::ExtendPlan { plan, moves: vec![arriving(0, 1)] }]);
     apply(vec![
         Command::Under { directive: drained },
         Command::DrainOver { partition: key(0), epoch: epoch(1), move_id: MoveId::new(2) },

@@ -68,6 +68,7 @@ fn planned(partition: u32) -> v1::PlannedMove {
         to: "w2".to_owned(),
         reason: "balance".to_owned(),
         load: 0,
+        arrives: false,
     }
 }
 
@@ -256,6 +257,7 @@ fn proposal(moves: u32) -> Proposal {
         epoch: Epoch::new(u64::from(partition) + 100).unwrap(),
         from: worker("w1"),
         to: worker("w2"),
+        arrives: false,
     };
     Proposal {
         keyspace: KeyspaceName::new("orders").unwrap(),
@@ -317,7 +319,7 @@ async fn a_plan_that_has_become_stale_is_given_up_and_says_to_plan_again() {
     let error = admin.approve(&proposal(2_500)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StaleEpoch);
     assert!(error.to_string().contains("plan again") && error.to_string().contains("e9"), "{error}");
-    // An open plan begins nothing, and makes room for the next; one that is cancelled would be remembered in its place.
+    // Whoever refuses a piece drops the plan.
     let extended = fake.asked().into_iter().filter(|asked| matches!(asked, Asked::ExtendPlan(_))).count();
     assert!(extended == 2 && !fake.asked().iter().any(|asked| matches!(asked, Asked::CancelPlan(_))));
 }
@@ -363,6 +365,7 @@ fn steps(steps: &[(u32, &str)]) -> v1::ListPlansResponse {
         from: "w1".to_owned(),
         to: "w2".to_owned(),
         step: (*step).to_owned(),
+        now: String::new(),
     });
     let moves = v1::ApprovedMoves { moves: moves.collect() };
     v1::ListPlansResponse { piece: Some(v1::list_plans_response::Piece::Moves(moves)) }
@@ -420,10 +423,98 @@ async fn an_undo_has_what_the_plan_moved_and_is_still_where_it_brought_it() {
         epoch: Epoch::new(epoch).unwrap(),
         from: worker("w2"),
         to: worker("w1"),
+        arrives: false,
     };
     assert_eq!(undo.proposal.moves, [back(0, 6), back(6, 9)]);
     assert_eq!((undo.plan, undo.left), (LogIndex::new(20), 3));
     assert_eq!(undo.proposal.undoes, Some(LogIndex::new(20)));
+}
+
+fn moving(partition: u32, epoch: u64, by: &str, to: &str) -> v1::Partition {
+    let moving_to = to.to_owned();
+    v1::Partition { moving_to, r#move: 4, ..owned(partition, epoch, v1::Phase::Draining, by) }
+}
+
+#[tokio::test]
+async fn an_undo_takes_back_what_is_on_its_way_and_counts_what_came_back_as_done() {
+    let fake = Fake::start(|asked| match asked {
+        Asked::Plans(_) => {
+            let moves = [0, 1, 2, 3, 4, 5].map(|partition| (partition, "begun"));
+            Ok(Answered::Plans(vec![approved(20, v1::PlanStage::Ending), steps(&moves)]))
+        }
+        Asked::Partitions(_) => Ok(Answered::Partitions(vec![v1::ListPartitionsResponse {
+            partitions: vec![
+                moving(0, 5, "w1", "w2"),
+                owned(1, 5, v1::Phase::Vacant, ""),
+                owned(2, 7, v1::Phase::Owned, "w1"),
+                moving(3, 6, "w2", "w1"),
+                moving(4, 6, "w2", "w3"),
+                owned(5, 6, v1::Phase::Owned, "w2"),
+            ],
+        }])),
+        _ => Ok(status()),
+    })
+    .await;
+    let undo = Admin::at(fake.endpoint.clone()).unwrap().undo_plan(None).await.unwrap();
+    let back: Vec<_> =
+        undo.proposal.moves.iter().map(|m| (m.partition.get(), m.epoch.get(), m.arrives)).collect();
+    assert_eq!(back, [(0, 5, true), (1, 5, true), (5, 6, false)]);
+    assert_eq!(undo.left, 1, "the fourth has moved on; the second and third are back, or on their way");
+}
+
+/// Said twice, it would make the moves again that it has just taken back.
+#[tokio::test]
+async fn an_undo_is_undone_by_its_number_only() {
+    let undo_of = |plan: u64| {
+        let mut piece = approved(30, v1::PlanStage::Done);
+        if let Some(v1::list_plans_response::Piece::Plan(shown)) = &mut piece.piece {
+            shown.undoes = plan;
+        }
+        piece
+    };
+    let fake = Fake::start(move |asked| match asked {
+        Asked::Plans(_) => {
+            let first = [approved(20, v1::PlanStage::Done), steps(&[(0, "begun")])];
+            let second = [undo_of(20), steps(&[(0, "begun")])];
+            Ok(Answered::Plans(first.into_iter().chain(second).collect()))
+        }
+        Asked::Partitions(_) => Ok(Answered::Partitions(vec![v1::ListPartitionsResponse {
+            partitions: vec![owned(0, 7, v1::Phase::Owned, "w1")],
+        }])),
+        _ => Ok(status()),
+    })
+    .await;
+    let admin = Admin::at(fake.endpoint.clone()).unwrap();
+    let again = admin.undo_plan(None).await.unwrap();
+    assert_eq!((again.plan, again.proposal.moves.len(), again.left), (LogIndex::new(20), 0, 0));
+    assert_eq!(admin.undo_plan(Some(LogIndex::new(30))).await.unwrap().plan, LogIndex::new(30));
+
+    let only_undos = Fake::start(move |_| Ok(Answered::Plans(vec![undo_of(20)]))).await;
+    let error = Admin::at(only_undos.endpoint.clone()).unwrap().undo_plan(None).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("30"), "{error}");
+}
+
+#[tokio::test]
+async fn whether_a_plan_would_be_taken_is_asked_without_an_id() {
+    let fake = Fake::start(|asked| match asked {
+        Asked::OpenPlan(request) => {
+            assert!(request.dry_run && request.request.is_none(), "{request:?}");
+            Ok(Answered::Opened(0))
+        }
+        Asked::ExtendPlan(request) => {
+            assert!(request.dry_run && request.request.is_none(), "{request:?}");
+            match request.moves.len() {
+                1_000 => Ok(Answered::Changed(false)),
+                _ => Err(Failure::stale_epoch(Epoch::new(9).ok(), None).into()),
+            }
+        }
+        _ => Ok(status()),
+    })
+    .await;
+    let admin = Admin::at(fake.endpoint.clone()).unwrap();
+    admin.check_proposal(&proposal(2_000)).await.unwrap();
+    let error = admin.check_proposal(&proposal(1_500)).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::StaleEpoch && error.to_string().contains("plan again"), "{error}");
 }
 
 #[tokio::test]

@@ -5,9 +5,9 @@ use crate::ids::{PartitionKey, SessionId};
 use crate::lead::brake::BRAKE_PACE;
 use crate::lead::budget::Budget;
 use crate::lead::loads::{Loads, Weights};
-use crate::lead::picture::{Outlook, Picture, Spots, contains_vacant, is_held};
+use crate::lead::picture::{Outlook, Picture, Spots, contains_vacant};
 use crate::placement::Spot;
-use crate::state::{Command, EndReason, GrantReason, State};
+use crate::state::{Command, CoolingWhy, EndReason, GrantReason, Partition, Phase, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,10 +35,10 @@ impl Placing {
         }
 
         let braked = self.brake_with(now, state, outlook.expiring.len()).is_some();
-        let expired = state.ended.iter().filter(|ended| ended.why == EndReason::Expired);
-        let expired = expired.map(|ended| ended.session).collect();
-        let (freed, commands) = (outlook.freed, BTreeMap::new());
-        let mut grants = Grants { now, state, braked, expired, freed, budget, commands };
+        let lost = state.ended.iter().filter(|ended| ended.why != EndReason::Left);
+        let lost = lost.map(|ended| ended.session).collect();
+        let commands = BTreeMap::new();
+        let mut grants = Grants { now, state, braked, lost, budget, commands };
         for id in look {
             let Some(picture) = Picture::to_fill(state, id, outlook) else { continue };
             let Spots { spots, handed_on } = picture.spots(&self.moved, outlook);
@@ -96,25 +96,37 @@ struct Grants<'a> {
     now: Instant,
     state: &'a State,
     braked: bool,
-    expired: BTreeSet<SessionId>,
-    freed: &'a BTreeSet<PartitionKey>,
+    /// Sessions that ended without having left.
+    lost: BTreeSet<SessionId>,
     budget: &'a mut Budget,
     commands: BTreeMap<PartitionKey, Command>,
 }
 
 impl Grants<'_> {
+    /// Why nobody owns it, or why it is taken from its owner in this entry, as the history tells it.
+    fn why(&self, partition: &Partition, to: SessionId) -> GrantReason {
+        let Some(last) = partition.history().last() else {
+            return if partition.born().is_some() { GrantReason::Split } else { GrantReason::First };
+        };
+        let returns = || self.state.session(to).is_some_and(|session| *session.worker() == last.worker);
+        match partition.phase() {
+            Phase::Owned { .. } | Phase::Draining(_) => GrantReason::Failover,
+            Phase::Cooling(cooling) => match cooling.why {
+                CoolingWhy::Lease | CoolingWhy::LockDelay => GrantReason::Failover,
+                CoolingWhy::Hold if returns() => GrantReason::Returned,
+                CoolingWhy::Hold | CoolingWhy::Backoff => GrantReason::Vacated,
+            },
+            Phase::Vacant if partition.setback().is_some() => GrantReason::Vacated,
+            Phase::Vacant if self.lost.contains(&last.session) => GrantReason::Failover,
+            Phase::Vacant => GrantReason::Vacated,
+        }
+    }
+
     fn add(&mut self, key: PartitionKey, to: SessionId) {
         let found = self.state.keyspace(key.keyspace).zip(self.state.partition(key));
         let Some((keyspace, partition)) = found else { return };
         self.budget.granted(keyspace, key, self.now);
-        let failed = |last: SessionId| self.freed.contains(&key) || self.expired.contains(&last);
-        let why = match partition.history().last() {
-            None if partition.born().is_some() => GrantReason::Split,
-            None => GrantReason::First,
-            Some(_) if is_held(partition) => GrantReason::Returned,
-            Some(last) if failed(last.session) => GrantReason::Failover,
-            Some(_) => GrantReason::Vacated,
-        };
+        let why = self.why(partition, to);
         self.commands.insert(key, Command::Grant { partition: key, replaces: partition.epoch(), to, why });
     }
 }

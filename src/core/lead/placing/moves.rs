@@ -7,8 +7,8 @@ use crate::lead::budget::Budget;
 use crate::lead::loads::Loads;
 use crate::lead::picture::{Outlook, Picture, Spots};
 use crate::mutant;
-use crate::placement::{PlannedMove, Reason};
-use crate::state::{Command, GrantReason, Keyspace, Partition, State};
+use crate::placement::{Candidate, Newly, PlannedMove, Reason};
+use crate::state::{Command, GrantReason, Partition, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,9 +46,8 @@ impl Placing {
             if let Some(opens) = budget.opens(picture.keyspace, now) {
                 self.unbalanced.add(id, opens);
             }
-            // Without room only what is in flight already may begin another move: what its owner does not get ready.
-            let full = budget.moves(picture.keyspace, now) == 0;
-            if full && !picture.demands_any(budget.loading(picture.keyspace, now)) {
+            let room = budget.moves(picture.keyspace, now);
+            if room == 0 {
                 continue;
             }
             let picture = picture.with_news(self.news.get(&id));
@@ -71,17 +70,12 @@ impl Placing {
             let balance = policy.balance() || mutant!("manual-balanced");
             let demanded = |m: &PlannedMove| !m.reason.is_balance() && !mutant!("drain-waits-for-balance");
             let wanted = |m: &&PlannedMove| !m.reason.is_repair() && (balance || demanded(m));
-            for planned in moves.iter().filter(wanted) {
+            for planned in moves.iter().filter(wanted).take(room) {
                 let key = PartitionKey { keyspace: id, partition: planned.partition };
                 let Some(epoch) = state.partition(key).and_then(Partition::epoch) else { continue };
-                match budget.has_room_for(picture.keyspace, key, now) {
-                    true => {}
-                    false if full => continue,
-                    false => break,
-                }
                 self.unbalanced.add(id, now);
-                budget.begins(picture.keyspace, key, now);
-                let directive = directive(state, picture.keyspace, key, planned.reason);
+                budget.begins(picture.keyspace, now);
+                let directive = directive(state, &picture, key, planned);
                 drains.entry(directive).or_default().push(Command::Drain {
                     partition: key,
                     epoch,
@@ -103,9 +97,22 @@ impl Placing {
 }
 
 /// The directive that a planned move follows from.
-fn directive(state: &State, keyspace: &Keyspace, key: PartitionKey, why: Reason) -> Option<LogIndex> {
-    match why {
-        Reason::Pin => keyspace.settings().get(&key.partition)?.pin.as_ref().map(|(_, by)| *by),
+fn directive(
+    state: &State,
+    picture: &Picture<'_>,
+    key: PartitionKey,
+    planned: &PlannedMove,
+) -> Option<LogIndex> {
+    let weighed = |worker: &Candidate| {
+        let settings = state.worker_settings().get(&worker.worker)?;
+        settings.weight.filter(|_| worker.newly == Some(Newly::Reweighted)).map(|(_, by)| by)
+    };
+    match planned.reason {
+        Reason::Weight => {
+            let places = [Some(planned.to), planned.from].into_iter().flatten();
+            places.filter_map(|place| picture.candidates.get(place.get())).find_map(weighed)
+        }
+        Reason::Pin => picture.keyspace.settings().get(&key.partition)?.pin.as_ref().map(|(_, by)| *by),
         Reason::Drain => {
             let owner = state.session(state.partition(key)?.owner()?)?;
             state.worker_settings().get(owner.worker())?.drain()

@@ -4,8 +4,8 @@ use super::world::{TTL, World, at, ms, policy};
 use crate::ids::{LogIndex, WorkerId};
 use crate::lead::Settings;
 use crate::state::{
-    Command, Outcome, PartitionChange, PlanMove, PlanStage, PlanStep, PolicyChange, Released, SkipReason,
-    WorkerChange,
+    ApprovedPlan, Command, Course, GrantReason, Outcome, PartitionChange, Phase, PlanMove, PlanStage,
+    PlanStep, PolicyChange, Released, SkipReason, WorkerChange,
 };
 
 fn worker(name: &str) -> WorkerId {
@@ -34,11 +34,12 @@ fn approve(world: &mut World, partitions: impl Iterator<Item = u32>, to: &str) -
             epoch: world.epoch(world.key(n)),
             from: worker("a"),
             to: worker(to),
+            arrives: false,
             step: PlanStep::Waiting,
         })
         .collect();
     let size = u32::try_from(moves.len()).unwrap();
-    let outcome = world.apply(vec![Command::OpenPlan { size, map: None }]).outcome.unwrap();
+    let outcome = world.apply(vec![Command::OpenPlan { size, map: None, undoes: None }]).outcome.unwrap();
     let [Outcome::Planned(plan)] = outcome[..] else { panic!("{outcome:?}") };
     world.apply(vec![Command::ExtendPlan { plan, moves }]).outcome.unwrap();
     plan
@@ -304,12 +305,86 @@ fn a_plan_takes_from_an_owner_that_never_gets_ready() {
             epoch: world.epoch(partition),
             from: worker("b"),
             to: worker("c"),
+            arrives: false,
             step: PlanStep::Waiting,
         })
         .collect();
-    let outcome = world.apply(vec![Command::OpenPlan { size: 2, map: None }]).outcome.unwrap();
+    let outcome = world.apply(vec![Command::OpenPlan { size: 2, map: None, undoes: None }]).outcome.unwrap();
     let [Outcome::Planned(plan)] = outcome[..] else { panic!("{outcome:?}") };
     world.apply(vec![Command::ExtendPlan { plan, moves }]).outcome.unwrap();
     world.pass(5_000);
     assert_eq!((stage(&world), world.spread()["b"], world.spread()["c"]), (PlanStage::Done, 0, 2));
+}
+
+/// What is on its way is taken back too: from where it arrives, and not from where it is.
+#[test]
+fn a_plan_takes_back_what_is_still_on_its_way_when_it_has_arrived() {
+    let mut world = world(6, PolicyChange { drain_deadline: Some(ms(20_000)), ..policy() });
+    world.worker("a").releases = false;
+    let there = approve(&mut world, 0..2, "b");
+    world.pass(1_000);
+    let keys = [world.key(0), world.key(1)];
+    assert!(keys.iter().all(|key| matches!(world.phase(*key), Phase::Draining(_))));
+    assert_eq!(courses(&world, there), [Course::Moving, Course::Moving]);
+    assert_eq!((stage(&world), world.state.moving(last_plan(&world))), (PlanStage::Done, 2));
+    let moves = keys.map(|partition| PlanMove {
+        partition,
+        epoch: world.epoch(partition),
+        from: worker("b"),
+        to: worker("a"),
+        arrives: true,
+        step: PlanStep::Waiting,
+    });
+    let undoes = Some(there);
+    let open = Command::OpenPlan { size: 2, map: None, undoes };
+    let outcome = world.apply(vec![open]).outcome.unwrap();
+    let [Outcome::Planned(back)] = outcome[..] else { panic!("{outcome:?}") };
+    world.apply(vec![Command::ExtendPlan { plan: back, moves: moves.to_vec() }]).outcome.unwrap();
+    world.elect(300);
+    world.pass(2_000);
+    assert_eq!((stage(&world), last_plan(&world).undoes), (PlanStage::Running, undoes));
+    assert_eq!(courses(&world, back), [Course::Waiting, Course::Waiting], "they have not arrived");
+
+    world.worker("a").releases = true;
+    world.pass(3_000);
+    assert_eq!((stage(&world), world.state.moving(last_plan(&world))), (PlanStage::Done, 0));
+    assert_eq!(courses(&world, back), [Course::There, Course::There]);
+    let gone = Course::Elsewhere { owner: Some(worker("a")), first: Some(worker("b")) };
+    assert_eq!(courses(&world, there), [gone.clone(), gone]);
+    for key in keys {
+        let [.., arrived, last] = world.state.partition(key).unwrap().history() else { panic!("{key}") };
+        assert_eq!((&arrived.worker, arrived.directive), (&worker("b"), Some(there)));
+        assert_eq!((&last.worker, last.directive, last.why), (&worker("a"), Some(back), GrantReason::Plan));
+    }
+}
+
+#[test]
+fn what_was_to_arrive_and_went_elsewhere_is_passed_over() {
+    let mut world = world(6, PolicyChange { drain_deadline: Some(ms(20_000)), ..policy() });
+    world.worker("a").releases = false;
+    approve(&mut world, 0..1, "b");
+    world.pass(1_000);
+    let partition = world.key(0);
+    let (epoch, from, to) = (world.epoch(partition), worker("b"), worker("a"));
+    let moves = vec![PlanMove { partition, epoch, from, to, arrives: true, step: PlanStep::Waiting }];
+    let open = Command::OpenPlan { size: 1, map: None, undoes: None };
+    let outcome = world.apply(vec![open]).outcome.unwrap();
+    let [Outcome::Planned(back)] = outcome[..] else { panic!("{outcome:?}") };
+    world.apply(vec![Command::ExtendPlan { plan: back, moves }]).outcome.unwrap();
+    world.kill("b");
+    world.worker("a").releases = true;
+    world.pass(1_000);
+    // The target is gone, or is soon found to be.
+    world.pass(2 * TTL);
+    assert!(world.owner(partition).is_some_and(|owner| owner != "b"));
+    assert_ne!(stage(&world), PlanStage::Running, "{:?}", courses(&world, back));
+}
+
+fn last_plan(world: &World) -> &ApprovedPlan {
+    world.state.plans().last().unwrap()
+}
+
+fn courses(world: &World, plan: LogIndex) -> Vec<Course> {
+    let plan = world.state.plans().find(|p| p.id == plan).unwrap();
+    plan.moves.iter().map(|planned| world.state.course(planned)).collect()
 }

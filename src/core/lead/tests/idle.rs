@@ -40,7 +40,6 @@ impl Large {
             keyspaces: [keyspace].into(),
             replaces: None,
             splits: true,
-            again: false,
         }))]);
     }
 

@@ -55,6 +55,12 @@ fn the_reason_of_a_grant_is_told() {
     world.kill("b");
     world.pass(TTL);
     assert_eq!(why(&world, now), [GrantReason::Failover; 2]);
+
+    // A task that failed has lost its partition, and the worker has not been lost.
+    let (now, key) = (world.now, world.owned_by("a").into_iter().chain(world.owned_by("c")).next().unwrap());
+    world.give_back(key, Released::Failed("boom".to_owned()));
+    world.pass(3_000);
+    assert_eq!(why(&world, now), [GrantReason::Vacated]);
 }
 
 #[test]

@@ -50,7 +50,9 @@ impl Lineage {
     /// That of a partition as the state has it.
     pub fn read(keyspace: &Keyspace, partition: PartitionId) -> Lineage {
         let of = Some(keyspace.partitioner().share(partition).of);
-        Lineage { of, ancestors: keyspace.ancestors(partition).collect() }
+        // Who ordered the splits is not the owner's affair.
+        let ancestors = keyspace.ancestors(partition).map(|born| Born { by: None, ..born });
+        Lineage { of, ancestors: ancestors.collect() }
     }
 }
 

@@ -262,6 +262,9 @@ impl Check {
         for ended in &parts {
             self.given_session(ended.session)?;
             self.applied("the end of a session", ended.at)?;
+            if let Some(life) = &ended.life {
+                self.applied("the join of an ended session", life.joined)?;
+            }
             if sessions.contains_key(&ended.session) || !seen.insert(ended.session) {
                 let why = "it has ended, and is there again";
                 return Err(PartsError::Session { session: ended.session, why });
@@ -335,6 +338,7 @@ impl Check {
     ) -> Result<Partition, PartsError> {
         let wrong = |why| Err(PartsError::Partition { partition: key, why });
         self.history(key, floor, minted, &part)?;
+        self.directed(part.born.and_then(|born| born.by))?;
         let owner = match &part.phase {
             Phase::Vacant => None,
             Phase::Cooling(cooling) => {

@@ -40,7 +40,8 @@ impl Check {
             if *settings == WorkerSettings::default() {
                 return Err(PartsError::NothingSet { what: "worker", name: worker.to_string() });
             }
-            [settings.drained, settings.drained_until_join, settings.cordoned, settings.frozen]
+            let weighed = settings.weight.map(|(_, by)| by);
+            [settings.drained, settings.drained_until_join, settings.cordoned, settings.frozen, weighed]
                 .into_iter()
                 .try_for_each(|by| self.directed(by))?;
         }
@@ -68,17 +69,19 @@ impl Check {
             if *settings == PartitionSettings::default() {
                 return wrong("it has settings in which nothing is set");
             }
-            if settings.weight.is_some_and(|weight| !(1..=MAX_PARTITION_WEIGHT).contains(&weight)) {
+            if settings.weight().is_some_and(|weight| !(1..=MAX_PARTITION_WEIGHT).contains(&weight)) {
                 return wrong("its weight is out of bounds");
             }
             self.directed(settings.frozen)?;
             self.directed(settings.pin.as_ref().map(|(_, by)| *by))?;
+            self.directed(settings.weight.map(|(_, by)| by))?;
         }
         Ok(parts.into_iter().collect())
     }
 
     pub(super) fn plans(&self, parts: Vec<ApprovedPlan>) -> Result<VecDeque<ApprovedPlan>, PartsError> {
-        bound("the number of plans remembered", parts.len(), PLANS_LEN)?;
+        let started = parts.iter().filter(|plan| plan.stage != PlanStage::Open).count();
+        bound("the number of plans remembered", started, PLANS_LEN)?;
         ascending("the plans", parts.iter().map(|plan| plan.id))?;
         let under_way = |plan: &&ApprovedPlan| matches!(plan.stage, PlanStage::Open | PlanStage::Running);
         if parts.iter().rev().skip(1).any(|plan| under_way(&plan)) {
@@ -86,6 +89,14 @@ impl Check {
         }
         for plan in &parts {
             self.directed(Some(plan.id))?;
+            self.directed(plan.undoes)?;
+            if plan.given.as_ref().is_some_and(|given| plan.stage != PlanStage::Open || given.at != plan.id) {
+                return Err(PartsError::Order { what: "the directives of plans" });
+            }
+            let given = plan.given.iter().flat_map(|given| [&given.by, &given.what, &given.reason]);
+            for text in given {
+                bound("the length of a directive's text", text.len(), MAX_DIRECTIVE_BYTES)?;
+            }
             bound("the number of a plan's moves", plan.size as usize, MAX_PLAN_MOVES as usize)?;
             bound("the number of a plan's moves in the log", plan.moves.len(), plan.size as usize)?;
             ascending("the moves of a plan", plan.moves.iter().map(|planned| planned.partition))?;

@@ -38,10 +38,6 @@ fn t49_a_drain_until_the_next_join_ends_there_and_leaves_any_other_as_it_is() {
     let again = Join { secret_hash, ..join("a", nonce, key.keyspace) };
     assert_eq!(world.ok(Command::Join(Box::new(again))), Outcome::Joined(session));
     assert!(settings(&world, "a").drain().is_some(), "it has not been started anew");
-    // It has lost its lease, and joins again.
-    let rejoins = Join { replaces: Some(session), again: true, ..join("a", 98, key.keyspace) };
-    let session = world.joined(rejoins);
-    assert!(settings(&world, "a").drain().is_some(), "it is still to be stopped");
     world.ok(set("a", drained(true)));
     world.joined(Join { replaces: Some(session), ..join("a", 99, key.keyspace) });
     let now = settings(&world, "a");
@@ -82,7 +78,7 @@ fn t49_settings_that_are_left_out_stay() {
     world.ok(set("a", WorkerChange { cordoned: Some(true), ..WorkerChange::default() }));
     world.ok(set("a", drained(false)));
     let now = settings(&world, "a");
-    assert_eq!((now.drained, now.cordoned.is_some(), now.weight), (None, true, Some(weight)));
+    assert_eq!((now.drained, now.cordoned.is_some(), now.weight()), (None, true, Some(weight)));
     world.ok(set("a", WorkerChange { weight: Some(None), ..WorkerChange::default() }));
     assert_eq!(settings(&world, "a").weight, None);
 }
@@ -107,7 +103,8 @@ fn what_is_set_about_a_partition_goes_with_its_keyspace() {
     world.ok(change(PartitionChange { pin, frozen: Some(true), weight }));
     let of =
         |world: &World| world.state.keyspace(key.keyspace).unwrap().settings().get(&key.partition).cloned();
-    let expected = PartitionSettings { pin: Some((worker("b"), by)), frozen: Some(by), weight: Some(5) };
+    let expected =
+        PartitionSettings { pin: Some((worker("b"), by)), frozen: Some(by), weight: Some((5, by)) };
     assert_eq!(of(&world), Some(expected));
 
     let too_heavy = |n| PartitionChange { weight: Some(Some(n)), ..PartitionChange::default() };
@@ -238,4 +235,94 @@ fn a_worker_that_announced_its_restart_leaves_partitions_that_wait_for_it() {
     let how = Released::Restarting;
     world.ok(Command::Release { partition: key, epoch: e1, session: a, how });
     assert_eq!(*world.phase(key), Phase::Vacant);
+}
+
+#[test]
+fn a_weight_names_who_set_it_and_goes_on_doing_so_when_it_is_set_again() {
+    let (mut world, key, ..) = World::with_two_workers(PolicyChange::default());
+    let weight = |number| WorkerChange { weight: Some(Weight::new(number).ok()), ..WorkerChange::default() };
+    let by = world.next_index();
+    world.ok(set("a", weight(7)));
+    world.unchanged(set("a", weight(7)));
+    assert_eq!(settings(&world, "a").weight, Some((Weight::new(7).unwrap(), by)));
+    let again = world.next_index();
+    world.ok(set("a", weight(8)));
+    assert_eq!(settings(&world, "a").weight, Some((Weight::new(8).unwrap(), again)));
+
+    let weigh = |weight| PartitionChange { weight: Some(weight), ..PartitionChange::default() };
+    let change = |weight| Command::SetPartition { partition: key, change: weigh(weight) };
+    let by = world.next_index();
+    world.ok(change(Some(3)));
+    world.unchanged(change(Some(3)));
+    let of = |world: &World| world.state.keyspace(key.keyspace).unwrap().settings()[&key.partition].weight;
+    assert_eq!(of(&world), Some((3, by)));
+}
+
+/// The list is bounded: what was said for nothing would push out what stands.
+#[test]
+fn a_directive_that_changes_nothing_is_not_remembered() {
+    let (mut world, key, a, _, e1) = World::owned(PolicyChange::default());
+    let said = |what, command| vec![direct(Subject::Worker(worker("a")), what), command];
+    let done = world.apply(None, said("drain worker a", set("a", drained(true)))).outcome.unwrap();
+    assert_eq!(done, [Outcome::Done, Outcome::Done]);
+    let before = world.state.clone();
+    let again = world.apply(None, said("drain worker a", set("a", drained(true)))).outcome.unwrap();
+    assert_eq!(again, [Outcome::Unchanged, Outcome::Unchanged]);
+    world.assert_same_but_for_the_index(before);
+
+    // A move that is in flight is not begun again, and a grant to a worker that takes nothing is none.
+    world.ok(set("a", drained(false)));
+    let (to, deadline, why) = (worker("b"), Duration::from_secs(5), GrantReason::Operator);
+    let asked = Command::Drain { partition: key, epoch: e1, to, deadline, why };
+    world.apply(None, said("move", asked.clone())).outcome.unwrap();
+    let before = world.state.clone();
+    let outcomes = world.apply(None, said("move", asked)).outcome.unwrap();
+    assert!(matches!(outcomes[..], [Outcome::Unchanged, Outcome::Draining(_)]), "{outcomes:?}");
+    world.assert_same_but_for_the_index(before);
+    world.ok(release(key, e1, a));
+    world.ok(set("a", drained(true)));
+    let before = world.state.clone();
+    let grant = Command::Grant { partition: key, replaces: Some(e1), to: a, why };
+    let outcomes = world.apply(None, said("move", grant)).outcome.unwrap();
+    assert_eq!(outcomes, [Outcome::Unchanged, Outcome::LeftVacant]);
+    world.assert_same_but_for_the_index(before);
+
+    // One that stands alone is what is remembered.
+    let alone = world.next_index();
+    world.ok(direct(Subject::Cluster, "release the brake"));
+    assert!(world.state.directive(alone).is_some());
+}
+
+/// A partition that is on its way to `b` by anna's word, and what its next grant is told to follow from.
+#[test]
+fn a_grant_names_nobody_who_did_not_order_it() {
+    let ordered = || {
+        let (mut world, key, a, b, e1) = World::owned(PolicyChange::default());
+        let c = world.join("c", key.keyspace);
+        let (to, deadline, why) = (worker("b"), Duration::from_secs(5), GrantReason::Operator);
+        let asked = Command::Drain { partition: key, epoch: e1, to, deadline, why };
+        let by = world.next_index();
+        world.apply(None, vec![direct(Subject::Partition(key), "move"), asked]).outcome.unwrap();
+        (world, key, a, b, c, e1, by)
+    };
+    let granted = |world: &mut World, key, e1, commands: Vec<Command>, to| {
+        let grant = Command::Grant { partition: key, replaces: Some(e1), to, why: GrantReason::Failover };
+        world.apply(None, commands.into_iter().chain([grant]).collect()).outcome.unwrap();
+        world.partition(key).history().last().unwrap().directive
+    };
+    // Its target was gone, and another got it.
+    let (mut world, key, a, _, c, e1, _) = ordered();
+    let given_back = vec![release(key, e1, a)];
+    assert_eq!(granted(&mut world, key, e1, given_back, c), None);
+    // Its owner was lost: it would have been granted to somebody in any case.
+    let (mut world, key, a, b, _, e1, _) = ordered();
+    world.suspect(a, 1);
+    let suspicion = world.suspect(a, 2);
+    let lost = vec![Command::Expire { session: a, suspicion }];
+    assert_eq!(granted(&mut world, key, e1, lost, b), None);
+    // Its owner did not give it back in time: the move goes on.
+    let (mut world, key, _, b, _, e1, by) = ordered();
+    let Phase::Draining(drain) = world.phase(key) else { panic!("it drains") };
+    let over = vec![Command::DrainOver { partition: key, epoch: e1, move_id: drain.move_id }];
+    assert_eq!(granted(&mut world, key, e1, over, b), Some(by));
 }

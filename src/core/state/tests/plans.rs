@@ -4,7 +4,7 @@ use super::world::{World, drain, epoch, release, worker};
 use crate::ids::{LogIndex, PartitionId, PartitionKey};
 use crate::state::{
     ApprovedPlan, Command, MAX_PLAN_MOVES, Outcome, PlanMove, PlanStage, PlanStep, PolicyChange, Refused,
-    SkipReason,
+    SkipReason, Subject,
 };
 
 fn key(partition: u32) -> PartitionKey {
@@ -25,11 +25,11 @@ fn world() -> (World, crate::ids::SessionId) {
 
 fn to_b(partition: u32) -> PlanMove {
     let (from, to) = (worker("a"), worker("b"));
-    PlanMove { partition: key(partition), epoch: epoch(1), from, to, step: PlanStep::Waiting }
+    PlanMove { partition: key(partition), epoch: epoch(1), from, to, arrives: false, step: PlanStep::Waiting }
 }
 
 fn open(world: &mut World, size: u32) -> LogIndex {
-    match world.ok(Command::OpenPlan { size, map: None }) {
+    match world.ok(Command::OpenPlan { size, map: None, undoes: None }) {
         Outcome::Planned(id) => id,
         other => panic!("{other:?}"),
     }
@@ -114,7 +114,8 @@ fn a_plan_starts_only_on_the_map_that_it_was_made_from() {
     let made = world.state.revision();
     world.ok(release(key(3), epoch(1), a));
     world.grant(key(3), a);
-    let open_with = |world: &mut World, map| match world.ok(Command::OpenPlan { size: 1, map }) {
+    let open_with = |world: &mut World, map| match world.ok(Command::OpenPlan { size: 1, map, undoes: None })
+    {
         Outcome::Planned(id) => id,
         other => panic!("{other:?}"),
     };
@@ -176,19 +177,105 @@ fn one_plan_at_a_time_and_in_order() {
 
     // Whoever wrote the first one has given up.
     let second = open(&mut world, 1);
-    assert_eq!(world.refused(extend(first, &[to_b(2)])), Refused::NoOpenPlan(first));
+    assert_eq!(world.refused(extend(first, &[to_b(2)])), Refused::NoSuchPlan(first));
     world.ok(extend(second, &[to_b(2)]));
-    assert_eq!(world.refused(Command::OpenPlan { size: 1, map: None }), Refused::PlanRunning(second));
+    let stage = PlanStage::Running;
+    assert_eq!(world.refused(extend(second, &[to_b(3)])), Refused::PlanNotOpen { plan: second, stage });
+    assert_eq!(
+        world.refused(Command::OpenPlan { size: 1, map: None, undoes: None }),
+        Refused::PlanRunning(second)
+    );
     world.ok(Command::CancelPlan { plan: second });
     world.unchanged(Command::CancelPlan { plan: second });
     assert_eq!(plan(&world, second).stage, PlanStage::Cancelled);
     for size in [0, MAX_PLAN_MOVES + 1] {
-        assert!(matches!(world.refused(Command::OpenPlan { size, map: None }), Refused::Limit { .. }));
+        assert!(matches!(
+            world.refused(Command::OpenPlan { size, map: None, undoes: None }),
+            Refused::Limit { .. }
+        ));
     }
-    // The last two are remembered.
+    // The last two that have started are remembered, and one that is being written beside them.
     let third = open(&mut world, 1);
     world.ok(extend(third, &[to_b(0)]));
     begin(&mut world, third, 0);
     let fourth = open(&mut world, 1);
-    assert_eq!(world.state.plans().map(|plan| plan.id).collect::<Vec<_>>(), [third, fourth]);
+    let remembered = |world: &World| world.state.plans().map(|plan| plan.id).collect::<Vec<_>>();
+    assert_eq!(remembered(&world), [second, third, fourth]);
+    world.ok(extend(fourth, &[to_b(3)]));
+    assert_eq!(remembered(&world), [third, fourth]);
+}
+
+fn approved(world: &mut World, size: u32) -> LogIndex {
+    let subject = Subject::Keyspace(key(0).keyspace);
+    let [by, what, reason] = ["ada", "a plan", "why not"].map(str::to_owned);
+    let direct = Command::Direct { subject, by, what, reason };
+    let open = Command::OpenPlan { size, map: None, undoes: None };
+    match world.apply(None, vec![direct, open]).outcome.unwrap()[..] {
+        [Outcome::Done, Outcome::Planned(id)] => id,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+/// Who approves something is told from the start of it on. What is refused before that takes nothing and leaves nothing.
+#[test]
+fn a_plan_that_does_not_start_leaves_nothing() {
+    let (mut world, a) = world();
+    let first = approved(&mut world, 1);
+    assert_eq!(world.state.directive(first).unwrap().by, "ada", "the plan names it all the same");
+    assert_eq!(world.state.directives().count(), 0);
+    world.ok(extend(first, &[to_b(0)]));
+    assert_eq!(world.state.directives().map(|told| told.at).collect::<Vec<_>>(), [first]);
+    begin(&mut world, first, 0);
+    let second = approved(&mut world, 1);
+    world.ok(extend(second, &[to_b(1)]));
+    begin(&mut world, second, 1);
+
+    let before = world.state.clone();
+    let refused = approved(&mut world, 1);
+    world.ok(release(key(2), epoch(1), a));
+    assert_eq!(world.refused(extend(refused, &[to_b(2)])), Refused::NotOwned(key(2)));
+    world.ok(Command::CancelPlan { plan: refused });
+    assert_eq!(world.refused(Command::CancelPlan { plan: refused }), Refused::NoSuchPlan(refused));
+    let plans = |state: &crate::state::State| state.plans().cloned().collect::<Vec<_>>();
+    assert_eq!(plans(&world.state), plans(&before));
+    assert!(world.state.directives().eq(before.directives()));
+
+    // Given up without a word: the next one takes its place.
+    let given_up = approved(&mut world, 1);
+    let next = approved(&mut world, 1);
+    assert_eq!(world.state.directive(given_up), None);
+    world.ok(extend(next, &[to_b(3)]));
+    assert_eq!(world.state.directives().map(|told| told.at).collect::<Vec<_>>(), [first, second, next]);
+}
+
+/// What was decided while a plan was written stands behind it in the list, as it was decided later.
+#[test]
+fn the_directive_of_a_plan_stands_where_it_was_given() {
+    let (mut world, _) = world();
+    let plan = approved(&mut world, 1);
+    let later = world.next_index();
+    let [by, what, reason] = ["bob", "look", ""].map(str::to_owned);
+    world.ok(Command::Direct { subject: Subject::Cluster, by, what, reason });
+    world.ok(extend(plan, &[to_b(0)]));
+    assert_eq!(world.state.directives().map(|told| told.at).collect::<Vec<_>>(), [plan, later]);
+    assert_eq!(world.state.directive(plan).unwrap().by, "ada");
+}
+
+#[test]
+fn what_is_to_be_taken_back_may_be_on_its_way_or_there_and_nowhere_else() {
+    let (mut world, a) = world();
+    let back = || PlanMove { from: worker("b"), to: worker("a"), arrives: true, ..to_b(0) };
+    let fits = |world: &World| world.state.check_moves(&[back()]);
+    let stale = Refused::StaleEpoch { partition: key(0), named: Some(epoch(1)), current: Some(epoch(1)) };
+    assert_eq!(fits(&world), Err(stale), "it has not left");
+    world.ok(drain(key(0), epoch(1), "b"));
+    assert_eq!(fits(&world), Ok(()));
+    let b = world.state.session_of(&worker("b")).unwrap().id();
+    world.ok(release(key(0), epoch(1), a));
+    assert_eq!(fits(&world), Ok(()), "nobody owns it yet");
+    world.grant(key(0), b);
+    assert_eq!(fits(&world), Ok(()), "it has arrived");
+    world.ok(release(key(0), epoch(2), b));
+    world.grant(key(0), a);
+    assert!(matches!(fits(&world), Err(Refused::StaleEpoch { .. })), "it has moved on");
 }

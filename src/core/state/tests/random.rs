@@ -143,6 +143,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         48 | 49 => Command::OpenPlan {
             size: u32::from(a % 4),
             map: (b % 2 == 0).then(|| Revision::new(u64::from(c) + 1)),
+            undoes: (d % 3 == 0).then(|| plan(state, d)),
         },
         50..=52 => Command::ExtendPlan { plan: plan(state, a), moves: plan_moves(state, b, c) },
         53 => {
@@ -237,7 +238,6 @@ fn join(state: &State, [_, a, b, c, d, e]: Dice) -> Join {
         keyspaces,
         replaces: if d % 2 == 0 { holder } else { None },
         splits: e % 16 != 15,
-        again: e % 8 == 7,
     }
 }
 
@@ -314,7 +314,8 @@ fn plan_moves(state: &State, b: u8, c: u8) -> Vec<PlanMove> {
         .into_iter()
         .filter_map(|partition| {
             let epoch = state.partition(partition)?.epoch()?;
-            Some(PlanMove { partition, epoch, from: worker(b), to: worker(c), step: PlanStep::Waiting })
+            let (from, to, arrives) = (worker(b), worker(c), c % 4 == 3);
+            Some(PlanMove { partition, epoch, from, to, arrives, step: PlanStep::Waiting })
         })
         .collect()
 }

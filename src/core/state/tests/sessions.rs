@@ -4,7 +4,7 @@ use super::world::{TTL, World, by_fence, join, release, secs, worker};
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, SessionId};
 use crate::state::{
     Command, CoolingWhy, ENDED_LEN, EndReason, Ended, Entry, Event, Join, Outcome, Phase, PolicyChange,
-    Refused, Session, Suspicion,
+    Refused, Session, Subject, Suspicion,
 };
 use std::collections::BTreeSet;
 
@@ -155,8 +155,8 @@ fn p01_an_expiry_ends_the_session_whose_latest_suspicion_it_names() {
     let applied = world.apply(None, vec![Command::Expire { session: a, suspicion }, grant]);
     assert!(matches!(applied.outcome.as_deref(), Ok([Outcome::Done, Outcome::Granted(_)])), "{applied:?}");
     assert!(applied.events.contains(&Event::Ended { session: a, why: EndReason::Expired }));
-    let ended = Ended { session: a, worker: worker("a"), why: EndReason::Expired, at: index };
-    assert_eq!(world.state.ended(a), Some(&ended));
+    let ended = Ended { session: a, worker: worker("a"), why: EndReason::Expired, at: index, life: None };
+    assert_eq!(world.state.ended(a), Some(&ended), "as long as nobody has decided anything");
     assert_eq!(world.partition(key).owner(), Some(b), "takeover and grants are one entry");
 }
 
@@ -290,4 +290,19 @@ fn p03_deleting_a_keyspace_moves_the_assignment_of_its_owners() {
     assert_eq!(world.state.session(b).unwrap().assignment(), of_b);
     assert!(world.state.session(a).unwrap().holds().is_empty());
     assert_ne!(index, LogIndex::new(0));
+}
+
+#[test]
+fn how_long_a_session_lasted_and_where_it_was_is_remembered_beyond_its_end() {
+    let (mut world, _, a, _) = World::with_two_workers(PolicyChange::default());
+    let (joined, joined_unix_ms, address) = {
+        let session = world.state.session(a).unwrap();
+        (session.joined(), session.joined_unix_ms(), session.address().to_owned())
+    };
+    let [by, what, reason] = ["anna", "look", ""].map(str::to_owned);
+    world.ok(Command::Direct { subject: Subject::Cluster, by, what, reason });
+    world.ok(Command::Leave { session: a });
+    let life = world.state.ended(a).unwrap().life.clone().unwrap();
+    assert_eq!((life.joined, life.joined_unix_ms, life.address), (joined, joined_unix_ms, address));
+    assert!(life.ended_unix_ms >= joined_unix_ms);
 }

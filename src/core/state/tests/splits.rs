@@ -216,6 +216,28 @@ fn what_follows_from_a_split_names_who_wanted_it() {
     world.apply(None, vec![split(&world, key), grant]).outcome.unwrap();
     let tenure = world.partition(child).history().last().unwrap();
     assert_eq!((tenure.directive, tenure.why), (Some(at), GrantReason::Split));
+
+    // Also a child that finds its first owner later, when the split is over.
+    let at = world.next_index();
+    let subject = Subject::Keyspace(keyspace);
+    let [by, what, reason] = ["ann", "split", ""].map(str::to_owned);
+    let direct = Command::Direct { subject, by, what, reason };
+    world.apply(None, vec![direct, start(keyspace, 2)]).outcome.unwrap();
+    world.ok(split(&world, key));
+    world.ok(release(child, epoch(2), a));
+    world.ok(split(&world, child));
+    assert_eq!(world.state.keyspace(keyspace).unwrap().split(), None);
+    let late = of(keyspace, 3);
+    world.grant(late, a);
+    assert_eq!(world.partition(late).history().last().unwrap().directive, Some(at));
+    let (late_epoch, b) = (world.partition(late).epoch().unwrap(), world.join("b", keyspace));
+    world.ok(release(late, late_epoch, a));
+    world.grant(late, b);
+    assert_eq!(
+        world.partition(late).history().last().unwrap().directive,
+        None,
+        "the next one follows from nothing"
+    );
 }
 
 #[test]

@@ -41,8 +41,13 @@ fn id(number: u8) -> Option<v1::RequestId> {
 fn create(name: &str, partitions: u32, balance: bool) -> OneCall {
     let policy = v1::KeyspaceChange { balance: Some(balance), ..Default::default() };
     let request = id(u8::try_from(name.len()).unwrap());
-    let create =
-        v1::CreateKeyspaceRequest { request, name: name.to_owned(), partitions, policy: Some(policy) };
+    let create = v1::CreateKeyspaceRequest {
+        request,
+        name: name.to_owned(),
+        partitions,
+        policy: Some(policy),
+        ..Default::default()
+    };
     call("/CreateKeyspace", &[&create])
 }
 
@@ -117,8 +122,9 @@ pub(super) fn stories() -> Vec<(String, Vec<u8>)> {
         request: id(41),
         name: orders(),
         policy: Some(v1::KeyspaceChange { max_moves_in_flight: Some(9), ..Default::default() }),
+        directive: Some(v1::Directive { by: "ada".to_owned(), reason: "more at once".to_owned() }),
     };
-    let delete = v1::DeleteKeyspaceRequest { request: id(42), name: orders() };
+    let delete = v1::DeleteKeyspaceRequest { request: id(42), name: orders(), ..Default::default() };
     let get = v1::GetPartitionRequest { keyspace: orders(), partition: 1 };
     let watch = v1::WatchRequest { keyspaces: vec![orders()], ..Default::default() };
     let by_key = v1::LookupRequest {
@@ -222,8 +228,13 @@ fn refused() -> [(String, Vec<u8>); 2] {
         call("/RemoveNode", &[&v1::RemoveNodeRequest { node: 2 }]),
         call("/TransferLeadership", &[&v1::TransferLeadershipRequest { to: 2 }]),
     ];
-    let cooling =
-        v1::EndCoolingRequest { request: id(43), keyspace: "orders".to_owned(), partition: 0, epoch: 1 };
+    let cooling = v1::EndCoolingRequest {
+        request: id(43),
+        keyspace: "orders".to_owned(),
+        partition: 0,
+        epoch: 1,
+        ..Default::default()
+    };
     let of = |name: &str, bytes| (format!("refused-{name}"), bytes);
     [of("nodes", then(vec![], nodes)), of("end-cooling", then(owned(2), [call("/EndCooling", &[&cooling])]))]
 }
