@@ -145,6 +145,26 @@ pub enum FenceError {
     #[error("there is no fence in this storage: install one first")]
     NotInstalled,
 
+    /// The storage is not the one in which this fence was raised, or not as it was: it was restarted, restored from a
+    /// copy, or its place was taken by a replica. It may have forgotten a newer owner, so nobody is believed.
+    #[error(
+        "{}: the storage was replaced since this fence was raised (a restart, a restore or a failover), and may have \
+         forgotten a newer owner; nothing was written. An owner that the coordinator still confirms raises again and \
+         reads again before it writes; any other stops",
+        .token.short()
+    )]
+    Replaced {
+        /// The token refused.
+        token: FencingToken,
+    },
+
+    /// The call can never work as it was made, or not on this storage. It was found before anything was written.
+    #[error("nothing was written: {why}")]
+    Unfit {
+        /// What is wrong, and what to do.
+        why: String,
+    },
+
     /// The storage was busy and did nothing. Run the whole transaction again.
     #[error("the storage was busy while {doing} and did nothing: run the whole transaction again")]
     Busy {
@@ -190,6 +210,10 @@ pub enum FenceErrorKind {
     NotDurable,
     /// See [`FenceError::NotInstalled`].
     NotInstalled,
+    /// See [`FenceError::Replaced`].
+    Replaced,
+    /// See [`FenceError::Unfit`].
+    Unfit,
     /// See [`FenceError::Busy`].
     Busy,
     /// See [`FenceError::Store`].
@@ -220,6 +244,8 @@ impl FenceError {
             FenceError::Corrupt { .. } => FenceErrorKind::Corrupt,
             FenceError::NotDurable { .. } => FenceErrorKind::NotDurable,
             FenceError::NotInstalled => FenceErrorKind::NotInstalled,
+            FenceError::Replaced { .. } => FenceErrorKind::Replaced,
+            FenceError::Unfit { .. } => FenceErrorKind::Unfit,
             FenceError::Busy { .. } => FenceErrorKind::Busy,
             FenceError::Store { .. } => FenceErrorKind::Store,
         }
@@ -253,6 +279,8 @@ impl FenceErrorKind {
             | FenceErrorKind::Corrupt
             | FenceErrorKind::NotDurable
             | FenceErrorKind::NotInstalled
+            | FenceErrorKind::Replaced
+            | FenceErrorKind::Unfit
             | FenceErrorKind::Store => false,
         }
     }
@@ -266,10 +294,12 @@ impl FenceErrorKind {
             | FenceErrorKind::NotRaised
             | FenceErrorKind::Implausible
             | FenceErrorKind::OtherSession
+            | FenceErrorKind::Replaced
             | FenceErrorKind::Unstamped => true,
             FenceErrorKind::Corrupt
             | FenceErrorKind::NotDurable
             | FenceErrorKind::NotInstalled
+            | FenceErrorKind::Unfit
             | FenceErrorKind::Busy
             | FenceErrorKind::Store => false,
         }

@@ -47,6 +47,7 @@
 //! | [`ObserveOnly`] | the first rung of adoption: count, refuse nothing |
 //! | [`MemoryFence`] | a fence in this process |
 //! | `sqlite` (feature `rusqlite`) | a fence in SQLite, in the user's own transaction |
+//! | `redis` (feature `redis`) | a fence in Redis or Valkey, in one script with the user's own commands |
 //! | [`conformance`] | the rules as tests |
 //!
 //! A write that timed out is *unknown*, not "not written": read before deciding to write it again.
@@ -59,6 +60,8 @@ mod fence;
 mod high_water;
 mod memory;
 mod observe;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "rusqlite")]
 pub mod sqlite;
 mod token;
