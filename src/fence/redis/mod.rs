@@ -31,8 +31,8 @@
 //!   anything runs, as [`FenceError::Unfit`]: an unknown command, a wrong number of arguments, a command that runs in no
 //!   script, keys in several slots. A server that is out of memory, read-only, loading or without its disk refuses the
 //!   script as a whole ([`FenceError::Busy`]: nothing happened).
-//! - **Only what goes through the fence is fenced.** A plain `SET` by somebody else is not; an ACL that leaves a worker only
-//!   this script's commands on its own keys is a good second line.
+//! - **Only what goes through the fence is fenced.** A plain `SET` is not, and since a script runs with its user's own
+//!   permissions, no ACL tells the two apart; it can keep other users away from the data and from `ringfence:*`.
 //! - **Data and fence are in one database of one server**, and in Redis Cluster in one slot: every key of a scope has its
 //!   [hash tag](RedisFence::tag). A write over several scopes there needs [`RedisOptions::together`].
 //! - **A fence is kept:** it has no time to live and is refused as [`FenceError::Corrupt`] when it gets one; a policy that

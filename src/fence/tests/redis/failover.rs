@@ -150,6 +150,27 @@ fn t15_a_store_that_was_restored_from_a_copy_lets_no_replaced_owner_write() {
     assert_eq!(db.set(&old, "33, later").unwrap_err().kind(), FenceErrorKind::Fenced);
 }
 
+/// A server that keeps snapshots only: what it had answered since the last one is gone, and nobody is believed for that.
+#[test]
+fn t15_f011_a_restart_from_an_older_snapshot_lets_no_replaced_owner_write() {
+    if !available() {
+        return;
+    }
+    let snapshots = &["--appendonly", "no", "--save", "3600 1"];
+    let mut db = Fenced::with(snapshots, options().accepting_loss_at_restart());
+    let (old, new) = (token("prod/orders/17@33"), token("prod/orders/17@34"));
+    db.raise(&old).unwrap();
+    db.set(&old, "33").unwrap();
+    db.client.ask::<()>("SAVE");
+    db.raise(&new).unwrap();
+    db.server.kill();
+    db.server.start_again();
+    db.client = db.server.client();
+    assert_eq!(db.highest(old.scope()).unwrap(), Some(old.epoch()), "it was to forget the raise");
+    assert_eq!(db.set(&old, "33, late").unwrap_err().kind(), FenceErrorKind::Replaced);
+    assert_eq!(db.client.ask::<String>("GET k"), "33");
+}
+
 #[test]
 fn t14_a_raise_can_wait_for_replicas_and_says_when_they_did_not_confirm_it() {
     if !available() {
