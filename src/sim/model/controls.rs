@@ -5,8 +5,9 @@
 //! around them behaves can.
 
 use super::lease::{self, G3, G4, Progress, Rule};
+use super::split;
 use super::store::{self, FENCED, G2, READ};
-use super::worlds::{DRAIN, Kind, LEASE, PROGRESS, STORE, Small};
+use super::worlds::{DRAIN, Kind, LEASE, PROGRESS, SPLIT, STORE, Small};
 
 /// A world without a rule.
 #[derive(Clone, Debug)]
@@ -21,6 +22,7 @@ pub struct Control {
 pub fn all() -> Vec<Control> {
     let mut controls = leases();
     controls.extend(stores());
+    controls.extend(splits());
     controls
 }
 
@@ -82,6 +84,15 @@ fn stores() -> Vec<Control> {
         without(Rule::RaisesAllBeforeItReads, two_stores, READ),
         without(Rule::TellsWhatIsCommitted, three_owners, G2),
     ]
+}
+
+fn splits() -> Vec<Control> {
+    let without = |rule: split::Rule| {
+        let kind = Kind::Split(split::World { without: Some(rule), ..SPLIT });
+        let small = Small { name: rule.name(), rules: rule.taken_out(), kind };
+        Control { small, breaks: split::READ }
+    };
+    split::Rule::ALL.map(without).into()
 }
 
 /// One by its name.

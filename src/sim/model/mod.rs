@@ -12,6 +12,7 @@ pub mod check;
 pub mod controls;
 pub mod lease;
 mod setting;
+pub mod split;
 pub mod store;
 pub mod worlds;
 

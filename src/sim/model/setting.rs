@@ -50,7 +50,7 @@ pub(super) fn join(worker: usize, nonce: u128, replaces: Option<SessionId>) -> C
         labels: BTreeMap::new(),
         keyspaces: BTreeSet::from([partition().keyspace]),
         replaces,
-        splits: false,
+        splits: true,
     }))
 }
 

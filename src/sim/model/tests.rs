@@ -1,6 +1,6 @@
 //! The brief worlds hold, and each rule is needed. The long worlds are explored by the verb `model`.
 
-use super::{controls, lease, store, worlds};
+use super::{controls, lease, split, store, worlds};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -56,6 +56,11 @@ fn g1_p12_model_two_storages() {
     holds("fences");
 }
 
+#[test]
+fn g1_p09_model_a_partition_that_is_split_while_its_owner_sleeps() {
+    holds("split");
+}
+
 /// The states that there are, and the few that are looked at before the checker looks up.
 #[test]
 fn a_world_that_is_cut_off_proves_nothing_and_says_so() {
@@ -106,6 +111,10 @@ controls! {
     t04_control_model_read_before_raise: "without-raises-before-it-reads",
     p12_control_model_one_fence_after_the_other: "without-raises-all-before-it-reads",
     g2_control_model_told_before_committed: "without-tells-what-is-committed",
+    p09_control_model_the_parent_is_not_fenced: "without-raises-the-parent",
+    p09_control_model_the_parent_is_fenced_too_late: "without-raises-the-parent-first",
+    p09_control_model_a_split_mints_no_epoch: "without-mints-an-epoch",
+    p09_control_model_keys_by_the_old_number: "without-covers-its-share",
 }
 
 controls! {
@@ -123,8 +132,9 @@ controls! {
 #[test]
 fn every_rule_that_can_be_taken_out_is_and_every_control_is_a_test() {
     let names: BTreeSet<&str> = controls::all().iter().map(|control| control.small.name).collect();
-    let rules =
-        lease::Rule::ALL.map(lease::Rule::name).into_iter().chain(store::Rule::ALL.map(store::Rule::name));
+    let rules = lease::Rule::ALL.map(lease::Rule::name).into_iter();
+    let rules = rules.chain(store::Rule::ALL.map(store::Rule::name));
+    let rules = rules.chain(split::Rule::ALL.map(split::Rule::name));
     // The second of a pair in which each makes up for the other.
     let alone = rules.filter(|rule| *rule != lease::Rule::WhatIsOverStaysOver.name());
     assert_eq!(alone.collect::<BTreeSet<_>>(), names);

@@ -2,7 +2,7 @@
 
 use super::check::{Report, explore};
 use super::lease::{self, Progress};
-use super::store;
+use super::{split, store};
 use std::time::Duration;
 
 /// A world by its name.
@@ -23,6 +23,8 @@ pub enum Kind {
     Lease(lease::World),
     /// Storage and its fences.
     Store(store::World),
+    /// A partition that is split.
+    Split(split::World),
 }
 
 impl Small {
@@ -31,6 +33,7 @@ impl Small {
         match &self.kind {
             Kind::Lease(world) => explore(self.name, *world, limit),
             Kind::Store(world) => explore(self.name, *world, limit),
+            Kind::Split(world) => explore(self.name, *world, limit),
         }
     }
 }
@@ -41,10 +44,14 @@ pub(super) const PROGRESS: lease::World = lease::World { ttl: 12, entries: 40, r
 pub(super) const STORE: store::World =
     store::World { epochs: 2, stores: 1, messages: 2, crashes: 0, without: None, until: None };
 
+pub(super) const SPLIT: split::World =
+    split::World { splits: 1, grants: 2, messages: 2, without: None, until: None };
+
 /// All of them.
 pub fn all() -> Vec<Small> {
     let mut all = leases();
     all.extend(stores());
+    all.extend(splits());
     all
 }
 
@@ -131,6 +138,23 @@ fn stores() -> Vec<Small> {
             "fences-of-three",
             "three owners, two storages",
             store::World { epochs: 3, messages: 3, ..two },
+        ),
+    ]
+}
+
+fn splits() -> Vec<Small> {
+    let world = |name, rules, world| Small { name, rules, kind: Kind::Split(world) };
+    vec![
+        world("split", "a partition is split in two while its owner sleeps", SPLIT),
+        world(
+            "split-again",
+            "the same, and what was split is granted again",
+            split::World { grants: 3, ..SPLIT },
+        ),
+        world(
+            "split-twice",
+            "a partition is split in two, and both in two again",
+            split::World { splits: 3, ..SPLIT },
         ),
     ]
 }
