@@ -22,6 +22,10 @@ pub(crate) enum Order {
     Delete(String),
     /// Move a partition.
     Move(String, PartitionId, WorkerId),
+    /// Split every partition of a keyspace in two; it is tried until that has begun, or this time has come.
+    Split(String, Ms),
+    /// Take the beginning of a split back.
+    CancelSplit(String),
     /// Let another node lead.
     Transfer,
     /// Add a node.
@@ -164,6 +168,10 @@ async fn carry_out(
             }
             admin.move_partition(&keyspace, partition, &to).await?;
         }
+        Order::Split(name, until) => {
+            within(common, until, split(admin, &name)).await.transpose()?;
+        }
+        Order::CancelSplit(name) => drop(admin.cancel_split(&name).await?),
         Order::Transfer => drop(admin.transfer_leadership(None).await?),
         Order::Decide(decision, until) => {
             let decided = within(common, until, decision::carry_out(admin, decision)).await;
@@ -211,6 +219,20 @@ async fn within<T>(common: &Common, until: Ms, work: impl Future<Output = T>) ->
         common.recorder.record(common.time.us(), "operator", What::Note { text });
     }
     done
+}
+
+/// Begins to split a keyspace. It has the number of partitions that it has: one that was begun is not begun again.
+async fn split(admin: &Admin, name: &str) -> Result<(), ringfence::Error> {
+    loop {
+        let begun = async {
+            let has = admin.keyspace(name).await?.partitions.get();
+            admin.split_keyspace(name, has).await
+        };
+        match begun.await {
+            Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(100)).await,
+            answer => return answer.map(drop),
+        }
+    }
 }
 
 async fn add(admin: &Admin, node: NodeId, host: Host) -> Result<(), ringfence::Error> {

@@ -19,7 +19,7 @@ pub(crate) struct RouterHost {
 }
 
 impl RouterHost {
-    /// Starts one, which asks for every partition of the keyspaces.
+    /// Starts one, which asks for every partition of the keyspaces: so many there are at the most.
     ///
     /// # Errors
     /// When the system does not give it a runtime.

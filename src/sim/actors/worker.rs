@@ -53,6 +53,8 @@ struct Shared {
     ended: AtomicBool,
     /// How much slower than in other worlds.
     pace: u64,
+    /// See [`Common::keys`].
+    keys: u32,
     tick: u64,
     owned: Mutex<Vec<Held>>,
 }
@@ -82,6 +84,9 @@ pub(crate) struct Common {
     pub(crate) keyspaces: Vec<String>,
     /// How much slower owners work than they might.
     pub(crate) pace: u64,
+    /// How many keys each keyspace has, each of which the owner of its partition writes; 0: each partition has one key of its
+    /// own, and none is split.
+    pub(crate) keys: u32,
     /// How long a process runs by itself, in milliseconds: it is paused between such ticks only.
     pub(crate) tick: u64,
     /// The zones of workers, by name; those of others are not known.
@@ -143,6 +148,9 @@ impl WorkerHost {
                 .simulated(&machine);
             if let Some(zone) = &zone {
                 builder = builder.label("zone", zone);
+            }
+            if shared.keys > 0 {
+                builder = builder.splittable();
             }
             for keyspace in &keyspaces {
                 let (shared, random) = (Arc::clone(&shared), Arc::clone(&random));
@@ -250,6 +258,7 @@ impl Shared {
             alive: AtomicBool::new(true),
             ended: AtomicBool::new(false),
             pace: common.pace,
+            keys: common.keys,
             tick: common.tick,
             owned: Mutex::default(),
         })
@@ -286,6 +295,14 @@ enum Stopped {
     NotOwner(#[from] NotOwner),
     #[error("the fence has seen epoch {0:?}")]
     Fenced(Option<Epoch>),
+}
+
+/// What became of raising a fence.
+enum Raise {
+    Done,
+    Fenced(Option<Epoch>),
+    /// The partition was wanted back before there was an answer.
+    Revoked,
 }
 
 /// The owner of one partition, under one epoch.
@@ -342,19 +359,30 @@ impl Owner {
     /// Raises, reads, says ready, and writes until the partition is wanted back.
     async fn serve(&mut self, token: &FencingToken) -> Result<(), Stopped> {
         let (scope, epoch) = (token.scope().clone(), token.epoch());
-        loop {
-            match self.shared.ask(Request::Raise(token.clone())).await {
-                Some(Answer::Done) => break,
-                Some(Answer::Fenced(highest)) => return Err(Stopped::Fenced(Some(highest))),
-                Some(_) => return Err(Stopped::Fenced(None)),
-                None if self.partition.is_revoked() => return Ok(()),
-                None => {}
+        // Of two halves of a partition one may be served long before the other has fenced anybody.
+        if self.shared.keys > 0 && self.random.bool() {
+            let late = Duration::from_millis(self.random.u64(..2_000));
+            self.partition.until_revoked(tokio::time::sleep(late)).await;
+        }
+        for ancestor in self.partition.ancestors().to_vec() {
+            // A fence that has seen a higher epoch of that one is as good.
+            match self.raise(&ancestor).await {
+                Raise::Done | Raise::Fenced(Some(_)) => {}
+                Raise::Fenced(None) => return Err(Stopped::Fenced(None)),
+                Raise::Revoked => return Ok(()),
             }
         }
-        let key = scope.to_string();
-        while !self.read(&key, token).await {
-            if self.partition.is_revoked() {
-                return Ok(());
+        match self.raise(token).await {
+            Raise::Done => {}
+            Raise::Fenced(highest) => return Err(Stopped::Fenced(highest)),
+            Raise::Revoked => return Ok(()),
+        }
+        let keys = self.keys();
+        for key in &keys {
+            while !self.read(key, token).await {
+                if self.partition.is_revoked() {
+                    return Ok(());
+                }
             }
         }
         self.partition.ready().await?;
@@ -363,10 +391,14 @@ impl Owner {
             let looked = self.shared.time.us();
             // The stamp is taken when the operation starts, and carried to its end.
             let stamp = self.partition.stamp()?;
-            match self.random.u8(..10) {
-                0 => drop(self.read(&key, &stamp).await),
-                1 => self.append_later(&key, stamp),
-                _ => self.append(&key, stamp).await?,
+            // Where there is one only, no dice are thrown for it.
+            let place = if keys.len() > 1 { self.random.usize(..keys.len()) } else { 0 };
+            if let Some(key) = keys.get(place) {
+                match self.random.u8(..10) {
+                    0 => drop(self.read(key, &stamp).await),
+                    1 => self.append_later(key, stamp),
+                    _ => self.append(key, stamp).await?,
+                }
             }
             let pause = Duration::from_millis(self.random.u64(10..90) * self.shared.pace);
             self.partition.until_revoked(tokio::time::sleep(pause)).await;
@@ -381,6 +413,28 @@ impl Owner {
             }
         }
         Ok(())
+    }
+
+    /// Raises the fence, as long as it takes.
+    async fn raise(&self, token: &FencingToken) -> Raise {
+        loop {
+            match self.shared.ask(Request::Raise(token.clone())).await {
+                Some(Answer::Done) => return Raise::Done,
+                Some(Answer::Fenced(highest)) => return Raise::Fenced(Some(highest)),
+                Some(_) => return Raise::Fenced(None),
+                None if self.partition.is_revoked() => return Raise::Revoked,
+                None => {}
+            }
+        }
+    }
+
+    /// The keys that it writes: under one epoch they are always the same, whatever is split meanwhile.
+    fn keys(&self) -> Vec<String> {
+        if self.shared.keys == 0 {
+            return vec![self.partition.token().scope().to_string()];
+        }
+        let all = (0..self.shared.keys).map(|number| format!("{}:{number}", self.partition.keyspace()));
+        all.filter(|key| self.partition.covers(key)).collect()
     }
 
     /// Reads the list; false when no answer came.

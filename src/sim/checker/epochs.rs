@@ -1,5 +1,6 @@
 //! Epochs only grow, each is granted to one session, and whoever speaks of one names the same owner.
 
+use super::splits::Splits;
 use super::{Rule, Rules, Verdict};
 use crate::history::{Event, History, What};
 use ringfence_core::ids::{Epoch, NodeId, Scope, SessionId, Term, WorkerId};
@@ -85,7 +86,7 @@ impl<'a> Seen<'a> {
 
 /// Nobody owns, or writes, under an epoch out of thin air. Only a history that has a log's grants can tell.
 fn ungranted(history: &History, seen: &Seen<'_>, verdict: &mut Verdict) {
-    let mut told = HashSet::new();
+    let (mut told, splits) = (HashSet::new(), Splits::of(history));
     for (index, event) in history.events.iter().enumerate() {
         let (What::Began { scope, epoch, .. }
         | What::Raised { scope, epoch }
@@ -95,6 +96,10 @@ fn ungranted(history: &History, seen: &Seen<'_>, verdict: &mut Verdict) {
             continue;
         };
         let grant = (scope, *epoch);
+        // Whoever owns what was split from it raises its fence to an epoch that nobody is granted.
+        if matches!(event.what, What::Raised { .. }) && splits.minted(scope, *epoch) {
+            continue;
+        }
         if seen.granted.contains(scope) && !seen.sessions.contains_key(&grant) && told.insert(grant) {
             verdict.found(Rule::Ungranted, [index], format!("no log grants {scope} {epoch}: {}", event.what));
         }

@@ -11,6 +11,7 @@
 //! | I9 | a tenure begins once and ends once | `tenures` |
 //! | G4, I6 | owners come back after the last fault, and then all is quiet | `progress` |
 //! | G4 | what an owner left when all was well is granted again within the promised bound | `takeover` |
+//! | G1, G2 | over a split, the child's owner fences whoever owned the parent, and the split's own epoch is nobody's | `splits` |
 //! | | there was something to judge | `inert` |
 //! | | what operators decided is done, and nothing that they forbade | `placement` |
 //!
@@ -25,6 +26,7 @@ mod linear;
 mod operations;
 mod placement;
 mod progress;
+mod splits;
 mod store;
 mod takeover;
 mod tenures;
@@ -95,12 +97,14 @@ pub fn check(history: &History, rules: &Rules) -> Verdict {
     let mut verdict = Verdict::default();
     store::check(history, &mut verdict);
     asked::check(history, rules, &mut verdict);
+    splits::stores(history, &mut verdict);
     operations::check(history, &mut verdict);
     inert::check(history, rules, &mut verdict);
     if rules.only_fences {
         return verdict;
     }
     epochs::check(history, rules, &mut verdict);
+    splits::grants(history, &mut verdict);
     claims::check(history, rules, &mut verdict);
     tenures::check(history, rules, &mut verdict);
     progress::check(history, rules, &mut verdict);

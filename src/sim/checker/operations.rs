@@ -3,7 +3,7 @@
 use super::linear::{self, Op, Stuck};
 use super::{Rule, Verdict};
 use crate::history::{Call, History, OpId, Outcome, What};
-use ringfence_core::ids::{Epoch, Scope};
+use ringfence_core::ids::{Epoch, KeyspaceName, Scope};
 use std::collections::{BTreeMap, HashMap};
 
 /// An operation with all that is known about it.
@@ -29,12 +29,13 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
 }
 
 /// An owner reads after it has raised the fence. So what is acknowledged under a lower epoch was there before that read,
-/// whenever the acknowledgement arrived: the order of epochs adds to the order of times.
+/// whenever the acknowledgement arrived: the order of epochs adds to the order of times. A key may go to a partition that is
+/// split from its own, and whose epochs begin above all that were granted before: the order goes on there.
 fn by_epochs(key: &str, ops: &[Known<'_>], verdict: &mut Verdict) {
-    let mut first_read: BTreeMap<(&Scope, Epoch), (u64, usize)> = BTreeMap::new();
+    let mut first_read: BTreeMap<(Realm<'_>, Epoch), (u64, usize)> = BTreeMap::new();
     for (scope, epoch, known) in ops.iter().filter_map(|known| known.token.map(|(s, e)| (s, *e, known))) {
         if known.op.call == Call::Read {
-            first_read.entry((scope, epoch)).or_insert((known.op.invoked, known.index));
+            first_read.entry((realm(scope), epoch)).or_insert((known.op.invoked, known.index));
         }
     }
     let mut clipped: Vec<Op> = Vec::with_capacity(ops.len());
@@ -43,7 +44,8 @@ fn by_epochs(key: &str, ops: &[Known<'_>], verdict: &mut Verdict) {
         if let (Some((scope, epoch)), Some(returned), false) =
             (known.token, op.returned, op.call == Call::Read)
         {
-            let later = first_read.range((scope, *epoch)..).filter(|((s, e), _)| *s == scope && e > epoch);
+            let here = realm(scope);
+            let later = first_read.range((here, *epoch)..).filter(|((r, e), _)| *r == here && e > epoch);
             if let Some(((_, next), (read, read_index))) = later.min_by_key(|(_, (read, _))| *read) {
                 if *read <= op.invoked {
                     let text = format!(
@@ -62,6 +64,16 @@ fn by_epochs(key: &str, ops: &[Known<'_>], verdict: &mut Verdict) {
     }
     if let Err(stuck) = linear::check(&clipped) {
         report(Rule::HiddenFromNextOwner, key, ops, &stuck, verdict);
+    }
+}
+
+/// What has one order of epochs for a key: its keyspace, or else what is fenced by itself.
+type Realm<'a> = (Option<&'a KeyspaceName>, Option<&'a Scope>);
+
+fn realm(scope: &Scope) -> Realm<'_> {
+    match scope {
+        Scope::Partition(keyspace, _) => (Some(keyspace), None),
+        other => (None, Some(other)),
     }
 }
 

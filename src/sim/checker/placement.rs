@@ -166,7 +166,7 @@ struct Standing<'a> {
     owners: BTreeMap<&'a Scope, (Epoch, &'a WorkerId)>,
 }
 
-/// When all is steady every drain, pin and plan has come to its end, where nothing stands in its way.
+/// When all is steady every drain, pin, plan and split has come to its end, where nothing stands in its way.
 fn at_rest(history: &History, verdict: &mut Verdict) {
     let Some((steady, now)) = Standing::at_steady(history) else { return };
     for (fact, since) in &now.facts {
@@ -191,6 +191,9 @@ fn at_rest(history: &History, verdict: &mut Verdict) {
             }
             Fact::PlanRuns { keyspace, .. } if !now.keyspace_frozen(keyspace) => {
                 verdict.found(Rule::PlanUnfinished, [*since, steady], format!("{fact} still"));
+            }
+            Fact::Splitting { keyspace } if !now.keyspace_frozen(keyspace) => {
+                verdict.found(Rule::SplitUnfinished, [*since, steady], format!("{fact} still"));
             }
             _ => {}
         }
@@ -420,5 +423,20 @@ mod tests {
         assert_eq!(steady(&mut runs(true)), [Rule::PlanUnfinished]);
         assert_eq!(steady(&mut runs(false)), []);
         assert_eq!(steady(runs(true).fact(Fact::ClusterFrozen, true, 12)), []);
+    }
+
+    #[test]
+    fn a_split_that_does_not_end_is_found() {
+        let steady = |story: &mut Story| story.then(What::Steady).found();
+        let splits = || Fact::Splitting { keyspace: "orders".parse().unwrap() };
+        let begun = || {
+            let mut story = Story::begun();
+            story.fact(splits(), true, 10);
+            story
+        };
+        assert_eq!(steady(&mut begun()), [Rule::SplitUnfinished]);
+        assert_eq!(steady(begun().fact(splits(), false, 12)), []);
+        let frozen = Fact::KeyspaceFrozen { keyspace: "orders".parse().unwrap() };
+        assert_eq!(steady(begun().fact(frozen, true, 12)), []);
     }
 }

@@ -1,5 +1,6 @@
 //! After the last fault every partition gets an owner in time, and when all is steady nothing changes hands.
 
+use super::splits::Splits;
 use super::timeline::{Grants, end, healed};
 use super::{Rule, Rules, Verdict};
 use crate::history::{History, What};
@@ -55,7 +56,7 @@ fn owners(history: &History, bound: u64, rules: &Rules, verdict: &mut Verdict) {
     }
 }
 
-/// The partitions of all keyspaces that exist at the end, and of those that should.
+/// The partitions of all keyspaces that exist at the end, and of those that should; and what was split from them.
 fn partitions(history: &History, rules: &Rules) -> Vec<Scope> {
     let mut keyspaces: BTreeMap<&KeyspaceName, u32> = BTreeMap::new();
     for event in &history.events {
@@ -74,7 +75,12 @@ fn partitions(history: &History, rules: &Rules) -> Vec<Scope> {
         let keyspace = keyspace.clone();
         (0..count).map(move |p| Scope::Partition(keyspace.clone(), PartitionId::new(p)))
     };
-    keyspaces.into_iter().flat_map(of).collect()
+    let splits = Splits::of(history);
+    let born = splits
+        .children()
+        .filter(|scope| matches!(scope, Scope::Partition(keyspace, _) if keyspaces.contains_key(keyspace)));
+    let born: Vec<Scope> = born.cloned().collect();
+    keyspaces.into_iter().flat_map(of).chain(born).collect()
 }
 
 /// A claim is told some time after it is made, or not at all when that is short.

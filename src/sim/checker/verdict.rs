@@ -71,6 +71,11 @@ pub enum Rule {
     PinIgnored,
     /// When all was steady an approved plan had not come to its end.
     PlanUnfinished,
+    /// G2: the epoch that a split minted was granted, or a partition was granted under one that is not above that of the
+    /// split it came from.
+    SplitEpoch,
+    /// When all was steady a split had not come to its end.
+    SplitUnfinished,
 }
 
 /// One broken rule.

@@ -106,6 +106,7 @@ fn report(plan: &Plan, outcome: &Outcome) -> anyhow::Result<Report> {
         elections: outcome.figures.elections,
         tenures: count(|what| matches!(what, What::Began { .. })),
         moves: count(|what| matches!(what, What::MoveBegan { .. })),
+        splits: count(|what| matches!(what, What::Split { .. })),
         writes: count(|what| matches!(what, What::Applied { .. })),
         refused: count(|what| matches!(what, What::RefusedStale { .. } | What::RefusedSession { .. })),
         simulated_ms: outcome.figures.simulated_ms,

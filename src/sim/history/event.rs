@@ -94,6 +94,20 @@ pub enum What {
         /// For how long at the most, in milliseconds.
         for_ms: u64,
     },
+    /// A log of the coordinator was seen to split a partition: from now on some of its keys are those of another. Each is told
+    /// once.
+    Split {
+        /// What was split.
+        #[serde(with = "wire::text")]
+        parent: Scope,
+        /// What has some of its keys now.
+        #[serde(with = "wire::text")]
+        child: Scope,
+        /// The epoch of the parent that the split minted. It is granted to nobody, and whoever owns the child raises the
+        /// parent's fence to it before anything else.
+        #[serde(with = "wire::number")]
+        epoch: Epoch,
+    },
     /// A log of the coordinator was seen to take a grant back: released, expired, or ended otherwise.
     Vacated {
         /// What nobody owns now.

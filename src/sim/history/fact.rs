@@ -62,6 +62,12 @@ pub enum Fact {
         #[serde(with = "wire::text")]
         keyspace: KeyspaceName,
     },
+    /// The partitions of a keyspace are being split.
+    Splitting {
+        /// Which.
+        #[serde(with = "wire::text")]
+        keyspace: KeyspaceName,
+    },
     /// A plan that an operator approved is being carried out.
     PlanRuns {
         /// Which: the entry that approved it.
@@ -83,6 +89,7 @@ impl fmt::Display for Fact {
             Fact::Cordoned { worker } => write!(f, "{worker} is cordoned"),
             Fact::Pinned { scope, worker } => write!(f, "{scope} is pinned to {worker}"),
             Fact::Serves { worker, session, keyspace } => write!(f, "{worker} serves {keyspace} ({session})"),
+            Fact::Splitting { keyspace } => write!(f, "keyspace {keyspace} is being split"),
             Fact::PlanRuns { plan, keyspace } => write!(f, "plan {plan} for {keyspace} is carried out"),
         }
     }

@@ -47,6 +47,7 @@ impl fmt::Display for What {
             What::Held { scope, epoch, worker, for_ms } => {
                 write!(f, "{scope} {epoch} waits for {worker}, at most {for_ms} ms")
             }
+            What::Split { parent, child, epoch } => write!(f, "{child} is split from {parent}, {epoch}"),
             What::Vacated { scope, epoch, why } => write!(f, "vacated {scope} {epoch}: {why}"),
             What::KeyspaceCreated { keyspace, partitions } => {
                 write!(f, "keyspace {keyspace} created, {partitions} partitions")

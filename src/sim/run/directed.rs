@@ -22,6 +22,8 @@ pub(super) struct Directed {
     /// The highest epochs of which a move, or a wait, was told.
     moves: BTreeMap<(KeyspaceId, PartitionId), Epoch>,
     waits: BTreeMap<(KeyspaceId, PartitionId), Epoch>,
+    /// Partitions of which was told that they were split from others.
+    splits: BTreeSet<(KeyspaceId, PartitionId)>,
 }
 
 impl Directed {
@@ -57,6 +59,10 @@ impl Directed {
             let key = (keyspace.id(), number);
             let is_new = |told: &BTreeMap<_, Epoch>, epoch| told.get(&key).is_none_or(|told| *told < epoch);
             let scope = || Scope::Partition(keyspace.name().clone(), number);
+            if let Some(born) = partition.born().filter(|_| self.splits.insert(key)) {
+                let parent = Scope::Partition(keyspace.name().clone(), born.parent);
+                record(What::Split { parent, child: scope(), epoch: born.epoch });
+            }
             match (partition.phase(), partition.epoch()) {
                 (Phase::Draining(drain), Some(epoch)) if is_new(&self.moves, epoch) => {
                     let Some(from) = worker(drain.session) else { continue };
@@ -93,6 +99,7 @@ fn facts(state: &State) -> BTreeSet<Fact> {
     for keyspace in state.keyspaces() {
         let name = keyspace.name();
         facts.extend(keyspace.frozen().map(|_| Fact::KeyspaceFrozen { keyspace: name.clone() }));
+        facts.extend(keyspace.split().map(|_| Fact::Splitting { keyspace: name.clone() }));
         for (partition, set) in keyspace.settings() {
             of_partition(&Scope::Partition(name.clone(), *partition), set, &mut facts);
         }

@@ -60,6 +60,12 @@ pub enum Fault {
     Move(usize, u32, Host),
     /// An operator lets another node lead.
     Transfer,
+    /// An operator has every partition of a keyspace split in two.
+    Split(usize),
+    /// An operator takes that back, where nothing is split yet.
+    CancelSplit(usize),
+    /// Whoever leads is killed, and started again after a while.
+    KillLeader(u64),
     /// A new node is added, and another removed.
     Replace(Host, Host),
     /// A node's data directory is gone; what comes back under its id must be refused, and a new node takes its place.
@@ -103,7 +109,7 @@ pub enum Fault {
 impl Fault {
     /// How many kinds of faults there are.
     #[cfg(test)]
-    pub(super) const KINDS: usize = 39;
+    pub(super) const KINDS: usize = 42;
 
     /// It strikes when all others are over, and stays to the end.
     #[cfg(test)]

@@ -28,6 +28,8 @@ pub enum Kind {
     Operated,
     /// Workers are restarted one after the other, as for a new version.
     Rolling,
+    /// Partitions are split while owners write keys that move with them.
+    Splitting,
     /// Members stay as they are for ten minutes, whatever else happens that nobody may notice.
     Steady,
 }
@@ -44,6 +46,8 @@ const QUIET_AT_REST_MS: u64 = 3_000;
 const READY_MS: u64 = 2_500;
 /// How much slower owners work in a large world, and in one that lasts for ten minutes.
 const LARGE_PACE: u64 = 250;
+/// How many keys there are in a keyspace that is split: some for each partition in the end.
+const KEYS: u32 = 16;
 /// How long nothing may change hands in a steady world.
 const STEADY_MS: Ms = 600_000;
 
@@ -53,6 +57,7 @@ impl Kind {
             // It costs as much as several others.
             15 if seed % 256 == 255 => Kind::Steady,
             5 | 6 => Kind::Operated,
+            7 => Kind::Splitting,
             15 => Kind::Rolling,
             8 | 9 => Kind::Members,
             10 => Kind::Stuck,
@@ -68,7 +73,7 @@ impl Kind {
     pub(super) fn calmer(self) -> u64 {
         match self {
             Kind::Mixed | Kind::Forgetful | Kind::OldFormat | Kind::Stuck => 1,
-            Kind::Members | Kind::Operated => 2,
+            Kind::Members | Kind::Operated | Kind::Splitting => 2,
             Kind::Edge | Kind::Rolling => 3,
             Kind::Large | Kind::Steady => 4,
         }
@@ -82,6 +87,8 @@ impl Kind {
             Kind::Stuck => 6_000,
             // There may be many moves to make, two at a time, and owners that take their time.
             Kind::Operated => 6_000,
+            // One partition after the other, and an owner that does not give its own back is waited for.
+            Kind::Splitting => 9_000,
             _ => 0,
         }
     }
@@ -96,6 +103,8 @@ impl Kind {
             }
             // Too much work for one second, and for nothing.
             Kind::Large => !matches!(fault, Fault::Recreate(_) | Fault::Twin(..)),
+            // Created again it has as many partitions as at first, and its keys belong to others.
+            Kind::Splitting => !matches!(fault, Fault::Recreate(_)),
             // A name is to stand for one process, and settings for one keyspace.
             Kind::Rolling => !matches!(fault, Fault::Recreate(_) | Fault::Twin(..)),
             Kind::Mixed | Kind::Forgetful | Kind::Edge | Kind::Operated | Kind::Steady => true,
@@ -105,6 +114,17 @@ impl Kind {
     /// How much slower owners work than in other worlds.
     pub(super) fn pace(self) -> u64 {
         if matches!(self, Kind::Large | Kind::Steady) { LARGE_PACE } else { 1 }
+    }
+
+    /// How many keys each keyspace has, which go with their partitions when those are split; 0: each partition has one of
+    /// its own.
+    pub(super) fn keys(self) -> u32 {
+        if self == Kind::Splitting { KEYS } else { 0 }
+    }
+
+    /// How many times as many partitions there may be in the end.
+    pub(super) fn grows(self) -> u32 {
+        if self == Kind::Splitting { 4 } else { 1 }
     }
 
     /// How often everybody is looked at, in milliseconds; 1 is as often as anything happens.
@@ -147,6 +167,12 @@ impl Plan {
                 (self.heals, self.ends) = (20_000, 48_000);
             }
             Kind::Operated | Kind::Rolling | Kind::Steady => self.begin_with_choices(random),
+            Kind::Splitting => {
+                self.partitions = random.u32(1..=3);
+                self.ttl = Duration::from_secs(random.u64(1..=2));
+                self.drain_deadline = Some(Duration::from_millis(random.u64(200..1_500)));
+                self.heals = 28_000;
+            }
             Kind::OldFormat => {
                 self.partitions = 3;
                 self.nodes = [1, 2, 3].map(Host).to_vec();
@@ -158,13 +184,15 @@ impl Plan {
     /// After all other faults are drawn.
     pub(super) fn strike_as_its_kind(&mut self, random: &mut Rng) {
         // The others end with something of their own, or promise no progress.
-        if matches!(self.kind, Kind::Mixed | Kind::Members | Kind::Edge | Kind::OldFormat) {
+        let rests = [Kind::Mixed, Kind::Members, Kind::Edge, Kind::OldFormat, Kind::Splitting];
+        if rests.contains(&self.kind) {
             self.kill_at_rest(random);
         }
         match self.kind {
             Kind::Mixed | Kind::OldFormat => {}
             Kind::Operated => self.decide(random),
             Kind::Rolling => self.roll(random),
+            Kind::Splitting => self.split(random),
             Kind::Steady => self.go_unnoticed(random),
             Kind::Members => self.exchange_members(random),
             // A moment after the judge was told that everything is well: it is to be so from then on.
@@ -321,6 +349,29 @@ impl Plan {
             };
             self.strike(at, fault, random);
             at += random.u64(3_000..5_000);
+        }
+    }
+
+    /// Each keyspace is split, and one of them a second time. In the midst of it somebody is paused, dies, or takes it back.
+    fn split(&mut self, random: &mut Rng) {
+        let ttl = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
+        let (first, last) = (QUIET_MS + 1..self.heals / 2, self.heals / 2..self.heals - 5_000);
+        let again = random.usize(..2);
+        for (keyspace, when) in [(0, first.clone()), (1, first), (again, last)] {
+            let at = random.u64(when);
+            self.strike(at, Fault::Split(keyspace), random);
+            for _ in 0..random.u8(..4) {
+                let worker = self.workers[random.usize(..self.workers.len())];
+                let (fault, soon) = match random.u8(..8) {
+                    0 => (Fault::CancelSplit(keyspace), 20),
+                    1..=3 => (Fault::KillLeader(random.u64(50..3_000)), 600),
+                    4 => (Fault::Kill(worker, random.u64(20..2 * ttl)), 600),
+                    5 => (Fault::KillNodes(random.u64(50..1_000)), 600),
+                    // It sleeps through it, and its lease is over when it wakes or is not.
+                    _ => (Fault::Pause(worker, random.u64(ttl / 3..3 * ttl)), 200),
+                };
+                self.strike(at + random.u64(1..soon), fault, random);
+            }
         }
     }
 

@@ -42,6 +42,8 @@ pub struct Report {
     pub tenures: u64,
     /// Planned moves that began.
     pub moves: u64,
+    /// Partitions that were split.
+    pub splits: u64,
     /// Writes that the store took.
     pub writes: u64,
     /// Writes that the fence refused.
@@ -149,13 +151,14 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} faults, {} elections, {} tenures, {} moves, {} writes, {} refused; {} events (history {}); {} s \
+            "seed {}: {} faults, {} elections, {} tenures, {} moves, {} splits, {} writes, {} refused; {} events (history {}); {} s \
              simulated in {} ms",
             self.seed,
             self.faults,
             self.elections,
             self.tenures,
             self.moves,
+            self.splits,
             self.writes,
             self.refused,
             self.events,

@@ -86,6 +86,7 @@ impl Stage {
             nodes: plan.nodes.clone(),
             keyspaces: Plan::keyspaces().map(str::to_owned).to_vec(),
             pace: plan.kind.pace(),
+            keys: plan.kind.keys(),
             tick: plan.tick,
             zones: (0..plan.workers.len()).filter_map(|w| Some((name(w), plan.zone(w)?))).collect(),
         };
@@ -101,7 +102,7 @@ impl Stage {
             let worker = WorkerHost::new(&name(number), *host, rate(*host), &common)?;
             workers.insert(*host, worker);
         }
-        let router = RouterHost::start(ROUTER, &common, plan.partitions, random.u64(..))?;
+        let router = RouterHost::start(ROUTER, &common, plan.partitions * plan.kind.grows(), random.u64(..))?;
         let operator = Operator::start(OPERATOR, &common, random.u64(..))?;
         let mut stage = Stage {
             plan: plan.clone(),

@@ -46,6 +46,19 @@ impl Stage {
                     self.undo(for_ms + apart, Later::Start(host));
                 }
             }
+            Fault::KillLeader(for_ms) => {
+                if let Some(host) = self.leader() {
+                    self.kill(host, false);
+                    self.undo(for_ms, Later::Start(host));
+                }
+            }
+            Fault::Split(keyspace) => {
+                let name = Plan::keyspaces()[keyspace].to_owned();
+                self.operator.order(Order::Split(name, self.plan.heals));
+            }
+            Fault::CancelSplit(keyspace) => {
+                self.operator.order(Order::CancelSplit(Plan::keyspaces()[keyspace].to_owned()));
+            }
             Fault::KillAtRest(host) => self.kill(host, false),
             Fault::OneWay(from, to, for_ms) => self.close(from, to, for_ms),
             Fault::Cut(a, b, for_ms) => {
