@@ -67,6 +67,16 @@ impl Failed {
         Failed::Error { code: "timeout", message: message.into(), exit: Exit::Failed }
     }
 
+    /// It came after a change that was made, which is not to be taken for one that failed: `what` says so first.
+    pub(crate) fn after_a_change(self, what: &str) -> Failed {
+        match self {
+            Failed::Error { code, message, exit } => {
+                Failed::Error { code, message: format!("{what}: {message}"), exit }
+            }
+            Failed::PipeClosed => Failed::PipeClosed,
+        }
+    }
+
     /// A file could not be read or written.
     pub(crate) fn io(message: impl Into<String>) -> Failed {
         Failed::Error { code: "io", message: message.into(), exit: Exit::Failed }

@@ -63,6 +63,11 @@ impl Who {
 }
 
 impl Sure {
+    /// It was asked about already.
+    pub(crate) fn asked(self) -> Sure {
+        Sure { yes: true }
+    }
+
     /// Fails, before anything is asked of the cluster, when there is nobody who could be asked and `--yes` was not said.
     pub(crate) fn or_terminal(self, who: &Who) -> Result<(), Failed> {
         if self.yes || who.dry_run || io::stdin().is_terminal() {

@@ -66,10 +66,8 @@ impl Output {
         text: impl FnOnce() -> String,
     ) -> Result<(), Failed> {
         self.show(shape, text).map_err(|error| match Failed::from(error) {
-            Failed::Error { code, message, exit } if !is_nothing(result) => {
-                Failed::Error { code, message: format!("{DONE_ALL_THE_SAME}: {message}"), exit }
-            }
-            failed => failed,
+            failed if is_nothing(result) => failed,
+            failed => failed.after_a_change(DONE_ALL_THE_SAME),
         })
     }
 }

@@ -190,7 +190,7 @@ fn text(settings: &Settings) -> String {
             }
         }
         if let Some(weight) = worker.weight {
-            set(&what, format!("weight {weight}"), None);
+            set(&what, format!("weight {weight}"), worker.weighed.as_ref());
         }
     }
     for partition in &settings.partitions {
@@ -202,7 +202,7 @@ fn text(settings: &Settings) -> String {
             set(&what, "frozen".to_owned(), Some(directive));
         }
         if let Some(weight) = partition.weight {
-            set(&what, format!("weight {weight}"), None);
+            set(&what, format!("weight {weight}"), partition.weighed.as_ref());
         }
     }
     if count == 0 {

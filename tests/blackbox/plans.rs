@@ -86,6 +86,35 @@ fn an_undo_takes_back_what_is_on_its_way_and_is_not_undone_by_the_next() {
 }
 
 #[test]
+fn an_undo_of_a_plan_that_is_carried_out_stops_it_first() {
+    let cluster = Cluster::dev();
+    let mut fleet = patient(&cluster, 6, &["w2"]);
+    let slowly = ["keyspace", "update", KEYSPACE, "--max-moves-in-flight", "1"];
+    assert_eq!(result(&cluster, &slowly), "updated");
+    fleet.process("w1").stop();
+    let applied = apply(&cluster);
+    wait_for("one move has begun", || (last(&cluster)["begun"] == 1).then_some(()));
+    assert_eq!((&last(&cluster)["stage"], &last(&cluster)["waiting"]), (&"running".into(), &2.into()));
+    let undo = |who: &str, sure: &str| cluster.run(&["rebalance", "undo", sure, "--by", who]);
+    refused(&undo("bob", "--yes"), 1, "refused", "approved by ada");
+    let would = undo("ada", "--dry-run").done();
+    assert_eq!((&would["result"], &would["moves"]), (&"planned".into(), &1.into()), "{would}");
+    assert_eq!(last(&cluster)["stage"], "running", "a dry run does nothing");
+    let undone = undo("ada", "--yes").done();
+    assert_eq!(
+        (&undone["result"], &undone["moves"], &undone["arriving"]),
+        (&"approved".into(), &1.into(), &1.into())
+    );
+    assert_eq!(undone["undoes"], applied["plan"]);
+    fleet.process("w1").signal(Signal::SIGCONT);
+    wait_for("it has come back", || (last(&cluster)["stage"] == "done").then_some(()));
+    assert_eq!((owned_by(&cluster, "w1"), owned_by(&cluster, "w2")), (6, 0));
+    let plans = cluster.run(&["rebalance", "status"]).done();
+    assert_eq!(plans["plans"][0]["stage"], "cancelled", "{plans}");
+    drop(fleet);
+}
+
+#[test]
 fn an_undo_that_leaves_something_says_so_in_its_exit_code() {
     let cluster = Cluster::dev();
     let mut fleet = lopsided(&cluster);

@@ -53,11 +53,19 @@ struct AppliedShape {
 impl AppliedShape {
     fn of(result: &'static str, proposal: &Proposal) -> AppliedShape {
         AppliedShape {
+            undoes: proposal.undoes.map(LogIndex::get),
+            moves: proposal.moves.len(),
+            ..AppliedShape::bare(result, Some(proposal.keyspace.to_string()))
+        }
+    }
+
+    fn bare(result: &'static str, keyspace: Option<String>) -> AppliedShape {
+        AppliedShape {
             result,
             plan: None,
-            undoes: proposal.undoes.map(LogIndex::get),
-            keyspace: Some(proposal.keyspace.to_string()),
-            moves: proposal.moves.len(),
+            undoes: None,
+            keyspace,
+            moves: 0,
             begun: None,
             skipped: None,
             elsewhere: None,
@@ -144,16 +152,81 @@ async fn from_file(admin: &Admin, file: &std::path::Path) -> Result<Proposal, Fa
 pub(super) async fn undo(common: &Common, plan: Option<u64>, wait: bool, who: &Who, sure: Sure) -> Outcome {
     sure.or_terminal(who)?;
     let admin = who.admin(common);
-    let undo = admin.undo_plan(plan.map(LogIndex::new)).await?;
-    let me = text::plain(&who.name());
-    if let (None, Some(by)) = (plan, undo.by.as_ref().filter(|by| **by != me)) {
-        let id = undo.plan.get();
-        return Err(Failed::refused(format!(
-            "the last plan, {id} in keyspace {}, was approved by {by}: say `ringfence rebalance undo {id}` if that is meant",
-            undo.proposal.keyspace
-        )));
+    let named = plan.map(LogIndex::new);
+    let plans = admin.plans(false).await?;
+    let meant = |plan: &&ApprovedPlan| match named {
+        Some(id) => plan.id == id,
+        None => plan.undoes.is_none(),
+    };
+    let running = plans.iter().filter(meant).find(|plan| plan.stage == PlanStage::Running);
+    if let Some(running) = running {
+        return stop_and_undo(common, &admin, running, named.is_some(), wait, who, sure).await;
+    }
+    let undo = admin.undo_plan(named).await?;
+    if named.is_none() {
+        mine(who, undo.plan, undo.by.as_deref(), undo.proposal.keyspace.as_str())?;
     }
     put(common, &admin, &undo.proposal, Some(undo.left), wait, who, sure).await
+}
+
+/// Somebody else's plan is undone by its number only.
+fn mine(who: &Who, plan: LogIndex, by: Option<&str>, keyspace: &str) -> Result<(), Failed> {
+    let by = by.unwrap_or("somebody who is not remembered");
+    if by == text::plain(&who.name()) {
+        return Ok(());
+    }
+    let id = plan.get();
+    Err(Failed::refused(format!(
+        "the last plan, {id} in keyspace {keyspace}, was approved by {by}: say `ringfence rebalance undo {id}` if that is meant"
+    )))
+}
+
+/// What a plan has not begun does not begin any more, and what it has moved is moved back.
+async fn stop_and_undo(
+    common: &Common,
+    admin: &Admin,
+    plan: &ApprovedPlan,
+    named: bool,
+    wait: bool,
+    who: &Who,
+    sure: Sure,
+) -> Outcome {
+    let (id, waiting, begun) = (plan.id.get(), plan.waiting, plan.begun);
+    let keyspace = plan.keyspace.as_ref().map(ToString::to_string);
+    if !named {
+        let by = plan.directive.as_ref().map(|directive| directive.by.as_str());
+        mine(who, plan.id, by, keyspace.as_deref().unwrap_or("-"))?;
+    }
+    let shape = |result, moves| AppliedShape {
+        undoes: Some(id),
+        moves,
+        ..AppliedShape::bare(result, keyspace.clone())
+    };
+    if who.dry_run {
+        let shape = shape("planned", begun as usize);
+        common.output().changed(shape.result, &shape, || {
+            format!(
+                "plan {id} is being carried out: {waiting} moves of it would not begin any more, and {begun} would be made \
+                 back; nothing was done\n"
+            )
+        })?;
+        return Ok(Exit::Done);
+    }
+    sure.ask(&format!(
+        "Plan {id} is being carried out. This stops it, with {waiting} moves that have not begun, and moves back what it has moved."
+    ))?;
+    admin.cancel_plan(Some(plan.id)).await?;
+    let stopped = |failed: Failed| failed.after_a_change(&format!("plan {id} is cancelled"));
+    let plans = admin.plans(false).await.map_err(|error| stopped(error.into()))?;
+    if plans.iter().any(|plan| plan.id.get() == id && plan.begun == 0) {
+        let shape = shape("cancelled", 0);
+        let text =
+            format!("plan {id} is cancelled: nothing of it had begun, and there is nothing to move back\n");
+        common.output().changed(shape.result, &shape, || text)?;
+        return Ok(Exit::Done);
+    }
+    let undo = admin.undo_plan(Some(plan.id)).await.map_err(|error| stopped(error.into()))?;
+    put(common, admin, &undo.proposal, Some(undo.left), wait, who, sure.asked()).await.map_err(stopped)
 }
 
 /// Puts moves to the coordinator, when they are meant.
@@ -336,18 +409,13 @@ pub(super) async fn cancel(common: &Common, who: &Who) -> Outcome {
         Some(plan) if admin.cancel_plan(Some(plan.id)).await? => "cancelled",
         Some(_) => "unchanged",
     };
+    let keyspace = under_way.and_then(|plan| plan.keyspace.as_ref()).map(ToString::to_string);
     let shape = AppliedShape {
-        result,
         plan: under_way.map(|plan| plan.id.get()),
-        undoes: None,
-        keyspace: under_way.and_then(|plan| plan.keyspace.as_ref()).map(ToString::to_string),
         moves: under_way.map_or(0, |plan| plan.size as usize),
         begun: under_way.map(|plan| plan.begun),
         skipped: under_way.map(|plan| plan.skipped),
-        elsewhere: None,
-        left: None,
-        arriving: None,
-        warning: None,
+        ..AppliedShape::bare(result, keyspace)
     };
     common.output().changed(result, &shape, || match (result, shape.plan) {
         ("cancelled", Some(plan)) => format!("plan {plan} is cancelled; what had begun of it goes on\n"),

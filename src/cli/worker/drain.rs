@@ -1,7 +1,7 @@
 //! A worker gives up all it has, and is safe to stop.
 
 use super::known;
-use super::set::{SetShape, would_change};
+use super::set::{SET, SetShape, would_change};
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
 use crate::operator::{Progress, Sure, Who, bar, planned, result};
@@ -58,7 +58,7 @@ pub(super) async fn drain(
             result = "drained";
             Some(until_it_may_stop(&admin, worker, before.as_ref(), limit).await?)
         }
-        None => known(&admin, worker).await?,
+        None => known(&admin, worker).await.map_err(|error| Failed::from(error).after_a_change(SET))?,
     };
     let shape = SetShape::new(result, worker, detail.as_ref());
     output.changed(result, &shape, || shape.sentence())?;

@@ -63,6 +63,10 @@ impl SetShape {
     }
 }
 
+/// Said before an error that came after the change.
+pub(super) const SET: &str =
+    "the worker's settings are as asked for, and how it stands now could not be read";
+
 /// Changes settings, or says what it would do.
 pub(super) async fn set(common: &Common, worker: &WorkerId, change: &WorkerChange, who: &Who) -> Outcome {
     let admin = who.admin(common);
@@ -71,7 +75,7 @@ pub(super) async fn set(common: &Common, worker: &WorkerId, change: &WorkerChang
         (planned(would_change(detail.as_ref().map(|detail| &detail.settings), change)), detail)
     } else {
         let result = result(admin.set_worker(worker, change).await?);
-        (result, known(&admin, worker).await?)
+        (result, known(&admin, worker).await.map_err(|error| Failed::from(error).after_a_change(SET))?)
     };
     let shape = SetShape::new(result, worker, detail.as_ref());
     common.output().changed(result, &shape, || shape.sentence())?;
@@ -92,7 +96,8 @@ pub(super) async fn evict(common: &Common, worker: &WorkerId, who: &Who, sure: S
         };
         sure.ask(&format!("This ends the session of worker {worker} ({held}) and drains it."))?;
         let result = result(admin.evict_worker(worker).await?);
-        (result, admin.worker(worker).await?)
+        let now = admin.worker(worker).await;
+        (result, now.map_err(|error| Failed::from(error).after_a_change(SET))?)
     };
     let shape = SetShape::new(result, worker, Some(&now));
     common.output().changed(result, &shape, || match result {

@@ -191,7 +191,7 @@ impl State {
         self.directives.iter()
     }
 
-    /// One directive, while it is remembered; also that of a plan that is still being written.
+    /// One directive, while it is remembered; that of a plan as long as the plan is.
     pub fn directive(&self, at: LogIndex) -> Option<&Directive> {
         let place = self.directives.binary_search_by_key(&at, |directive| directive.at).ok();
         let of_plan = || self.plans.iter().find(|plan| plan.id == at)?.given.as_deref();

@@ -37,8 +37,8 @@ pub struct ApprovedPlan {
     pub stage: PlanStage,
     /// How many of those in the log have not begun.
     pub waiting: u32,
-    /// Who wants it and why, while it is being written. With its start that is a directive like any other: a plan that is
-    /// refused in between was never one.
+    /// Who wants it and why. With its start that is a directive like any other as well: a plan that is refused in between was
+    /// never one, and of one that is remembered it is known however many directives are given after it.
     pub given: Option<Box<Directive>>,
 }
 
@@ -209,14 +209,9 @@ impl State {
         }
     }
 
-    pub(super) fn unstart_plan(
-        &mut self,
-        id: LogIndex,
-        given: Option<Box<Directive>>,
-        oldest: Option<ApprovedPlan>,
-    ) {
+    pub(super) fn unstart_plan(&mut self, id: LogIndex, oldest: Option<ApprovedPlan>) {
         if let Some(plan) = self.plan_mut(id) {
-            (plan.stage, plan.given) = (PlanStage::Open, given);
+            plan.stage = PlanStage::Open;
         }
         oldest.into_iter().for_each(|plan| self.plans.push_front(plan));
     }
@@ -323,15 +318,14 @@ impl Change<'_> {
         let before = self.state.directives.clone();
         let Some(plan) = self.state.plan_mut(id) else { return };
         plan.stage = PlanStage::Running;
-        let given = plan.given.take();
-        if let Some(given) = given.as_deref() {
+        if let Some(given) = plan.given.clone() {
             let place = self.state.directives.partition_point(|directive| directive.at < given.at);
-            self.state.directives.insert(place, given.clone());
+            self.state.directives.insert(place, *given);
             if self.state.directives.len() > DIRECTIVES_LEN {
                 self.state.directives.pop_front();
             }
         }
-        self.journal.push(Undo::PlanStarted(id, before, given, oldest));
+        self.journal.push(Undo::PlanStarted(id, before, oldest));
     }
 
     /// A move that cannot be made any more. The rest of the plan goes on.

@@ -46,8 +46,8 @@ pub(super) enum Undo {
     PlanOpened(Option<ApprovedPlan>),
     /// A plan got moves after this many.
     PlanExtended(LogIndex, usize),
-    /// A plan started: what was remembered of directives, its own, and the plan that was forgotten to make room.
-    PlanStarted(LogIndex, VecDeque<Directive>, Option<Box<Directive>>, Option<ApprovedPlan>),
+    /// A plan started: what was remembered of directives, and the plan that was forgotten to make room.
+    PlanStarted(LogIndex, VecDeque<Directive>, Option<ApprovedPlan>),
     /// A plan that was being written was dropped.
     PlanDropped(ApprovedPlan),
     /// A plan's move at this place waited, and was this.
@@ -155,9 +155,9 @@ impl State {
                 }
                 Undo::PlanOpened(gone) => self.unopen_plan(gone),
                 Undo::PlanExtended(id, before) => self.unextend_plan(id, before),
-                Undo::PlanStarted(id, directives, given, oldest) => {
+                Undo::PlanStarted(id, directives, oldest) => {
                     self.directives = directives;
-                    self.unstart_plan(id, given, oldest);
+                    self.unstart_plan(id, oldest);
                 }
                 Undo::PlanDropped(plan) => self.plans.push_back(plan),
                 Undo::PlanStep(id, place, before) => self.unstep_plan(id, place, before),

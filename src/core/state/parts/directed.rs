@@ -90,7 +90,7 @@ impl Check {
         for plan in &parts {
             self.directed(Some(plan.id))?;
             self.directed(plan.undoes)?;
-            if plan.given.as_ref().is_some_and(|given| plan.stage != PlanStage::Open || given.at != plan.id) {
+            if plan.given.as_ref().is_some_and(|given| given.at != plan.id) {
                 return Err(PartsError::Order { what: "the directives of plans" });
             }
             let given = plan.given.iter().flat_map(|given| [&given.by, &given.what, &given.reason]);

@@ -3,8 +3,8 @@
 use super::world::{World, drain, epoch, release, worker};
 use crate::ids::{LogIndex, PartitionId, PartitionKey};
 use crate::state::{
-    ApprovedPlan, Command, MAX_PLAN_MOVES, Outcome, PlanMove, PlanStage, PlanStep, PolicyChange, Refused,
-    SkipReason, Subject,
+    ApprovedPlan, Command, DIRECTIVES_LEN, MAX_PLAN_MOVES, Outcome, PlanMove, PlanStage, PlanStep,
+    PolicyChange, Refused, SkipReason, Subject,
 };
 
 fn key(partition: u32) -> PartitionKey {
@@ -258,6 +258,13 @@ fn the_directive_of_a_plan_stands_where_it_was_given() {
     world.ok(Command::Direct { subject: Subject::Cluster, by, what, reason });
     world.ok(extend(plan, &[to_b(0)]));
     assert_eq!(world.state.directives().map(|told| told.at).collect::<Vec<_>>(), [plan, later]);
+
+    // Whoever wants to undo it has to know whose it is.
+    for _ in 0..DIRECTIVES_LEN {
+        let [by, what, reason] = ["eve", "look", ""].map(str::to_owned);
+        world.ok(Command::Direct { subject: Subject::Cluster, by, what, reason });
+    }
+    assert!(world.state.directives().all(|told| told.by == "eve"));
     assert_eq!(world.state.directive(plan).unwrap().by, "ada");
 }
 
