@@ -46,9 +46,39 @@ impl Fenced {
     }
 }
 
+/// A raise waited for transactions that wrote under an earlier epoch, as long as it was allowed to, and raised nothing.
+///
+/// Such a transaction may be of an owner that is paused in the middle of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the fence of {scope} is held by other transactions, and was not raised: {by}. Raise again, or end them; a limit on \
+     idle transactions keeps a paused owner from holding a fence for long"
+)]
+pub struct Blocked {
+    scope: Scope,
+    by: String,
+}
+
+impl Blocked {
+    /// A raise of `scope` that waited for `by`: what the storage tells of each transaction, for people.
+    pub fn new(scope: Scope, by: String) -> Blocked {
+        Blocked { scope, by }
+    }
+
+    /// The scope that was not raised.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Who holds it: connection, state and since when, as far as the storage tells.
+    pub fn by(&self) -> &str {
+        &self.by
+    }
+}
+
 /// Why a fence refused, or could not answer.
 ///
-/// Everything but [`FenceError::Busy`] and [`FenceError::Store`] is a decision: it was made under the fence's lock, and
+/// Everything but [`FenceError::Busy`], [`FenceError::Blocked`] and [`FenceError::Store`] is a decision: it was made under the fence's lock, and
 /// nothing was written or remembered.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -174,6 +204,11 @@ pub enum FenceError {
         source: Arc<dyn Error + Send + Sync>,
     },
 
+    /// Other transactions hold the fence, and the raise did not wait for them any longer. Its kind is
+    /// [`FenceErrorKind::Busy`].
+    #[error(transparent)]
+    Blocked(#[from] Blocked),
+
     /// The storage failed. Whether the write took effect is *unknown*: read before writing it again.
     #[error(
         "the storage failed while {doing}; whether the write took effect is unknown: read before writing again"
@@ -214,7 +249,7 @@ pub enum FenceErrorKind {
     Replaced,
     /// See [`FenceError::Unfit`].
     Unfit,
-    /// See [`FenceError::Busy`].
+    /// See [`FenceError::Busy`] and [`FenceError::Blocked`].
     Busy,
     /// See [`FenceError::Store`].
     Store,
@@ -246,7 +281,7 @@ impl FenceError {
             FenceError::NotInstalled => FenceErrorKind::NotInstalled,
             FenceError::Replaced { .. } => FenceErrorKind::Replaced,
             FenceError::Unfit { .. } => FenceErrorKind::Unfit,
-            FenceError::Busy { .. } => FenceErrorKind::Busy,
+            FenceError::Busy { .. } | FenceError::Blocked(_) => FenceErrorKind::Busy,
             FenceError::Store { .. } => FenceErrorKind::Store,
         }
     }

@@ -47,6 +47,7 @@
 //! | [`ObserveOnly`] | the first rung of adoption: count, refuse nothing |
 //! | [`MemoryFence`] | a fence in this process |
 //! | `sqlite` (feature `rusqlite`) | a fence in SQLite, in the user's own transaction |
+//! | `postgres` (features `tokio-postgres`, `sqlx-postgres`) | a fence in PostgreSQL, in the user's own transaction |
 //! | `redis` (feature `redis`) | a fence in Redis or Valkey, in one script with the user's own commands |
 //! | [`conformance`] | the rules as tests |
 //!
@@ -60,13 +61,15 @@ mod fence;
 mod high_water;
 mod memory;
 mod observe;
+#[cfg(any(feature = "tokio-postgres", feature = "sqlx-postgres"))]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "rusqlite")]
 pub mod sqlite;
 mod token;
 
-pub use error::{FenceError, FenceErrorKind, Fenced};
+pub use error::{Blocked, FenceError, FenceErrorKind, Fenced};
 pub use fence::{AdvisoryRefused, CannotCheck, DeclaredFence, Enforcement, Enforces, Fence, FenceFuture};
 pub use high_water::{HighWater, MAX_JUMP, same_cluster};
 pub use memory::{MemoryFence, ScopeFence};
