@@ -44,6 +44,7 @@ impl Log {
                 keyspaces: BTreeSet::from([keyspace]),
                 replaces: None,
                 splits: false,
+                again: false,
             }))]);
             let Outcome::Joined(session) = joined[0] else { panic!("{joined:?}") };
             session

@@ -281,6 +281,7 @@ mod fuzz;
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+    use std::collections::{BTreeMap, BTreeSet};
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split_whitespace())
@@ -351,6 +352,11 @@ mod tests {
             "ringfence keyspace split orders --yes --wait 10m --reason because",
             "ringfence keyspace split orders --dry-run -o json",
             "ringfence keyspace split orders --cancel",
+            "ringfence keyspace split orders --cancel --yes",
+            "ringfence keyspace split orders --cancel --dry-run",
+            "ringfence keyspace delete orders --yes",
+            "ringfence cluster remove-node 3 --yes",
+            "ringfence drill orders --yes",
             "ringfence rebalance simulate trace.jsonl",
             "ringfence rebalance simulate - --every 1m --max-moves-in-flight 8 --moves-per-minute 0 --settle 0s \
              --balance false --spread-zones true --ttl 5s --cool-down 1h --release 1ms --load 2s -o json",
@@ -439,11 +445,123 @@ mod tests {
             "ringfence rebalance simulate t --max-moves-in-flight many",
             "ringfence drill @locks/a",
             "ringfence drill orders --worker W",
-            "ringfence drill orders --yes",
             "ringfence drill orders --stall --yes --dry-run",
+            "ringfence keyspace delete orders --yes --dry-run",
+            "ringfence cluster remove-node 3 --yes --dry-run",
         ] {
             let Err(error) = parse(line) else { panic!("{line} is understood") };
             assert_eq!(error.exit_code(), 2, "{line}: {error}");
+        }
+    }
+
+    /// What a verb does to the cluster.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Does {
+        /// It asks.
+        Reads,
+        /// It changes something that is changed back as easily: `--dry-run`.
+        Changes,
+        /// It is large, or takes something away: it is asked about, or `--yes` said. `--dry-run`.
+        Destroys,
+        /// It asks no cluster, or is one.
+        Runs,
+    }
+
+    /// Every verb there is. A new one has to be put here, and then has the options of its kind.
+    const KINDS: &[(&str, Does)] = &[
+        ("serve", Does::Runs),
+        ("dev", Does::Runs),
+        ("demo", Does::Runs),
+        ("demo-worker", Does::Runs),
+        ("rebalance simulate", Does::Runs),
+        ("status", Does::Reads),
+        ("watch", Does::Reads),
+        ("who-owns", Does::Reads),
+        ("settings", Does::Reads),
+        ("directives", Does::Reads),
+        ("keyspace list", Does::Reads),
+        ("keyspace show", Does::Reads),
+        ("worker list", Does::Reads),
+        ("worker show", Does::Reads),
+        ("worker history", Does::Reads),
+        ("partition list", Does::Reads),
+        ("partition show", Does::Reads),
+        ("partition explain", Does::Reads),
+        ("partition history", Does::Reads),
+        ("rebalance plan", Does::Reads),
+        ("rebalance status", Does::Reads),
+        ("cluster status", Does::Reads),
+        ("keyspace create", Does::Changes),
+        ("keyspace update", Does::Changes),
+        ("worker undrain", Does::Changes),
+        ("worker cordon", Does::Changes),
+        ("worker uncordon", Does::Changes),
+        ("worker weight", Does::Changes),
+        ("partition move", Does::Changes),
+        ("partition pin", Does::Changes),
+        ("partition unpin", Does::Changes),
+        ("partition weigh", Does::Changes),
+        ("partition end-cooling", Does::Changes),
+        ("freeze partition", Does::Changes),
+        ("freeze worker", Does::Changes),
+        ("freeze keyspace", Does::Changes),
+        ("unfreeze partition", Does::Changes),
+        ("unfreeze worker", Does::Changes),
+        ("unfreeze keyspace", Does::Changes),
+        ("rebalance cancel", Does::Changes),
+        ("rebalance resume", Does::Changes),
+        ("cluster add-node", Does::Changes),
+        ("cluster transfer-leader", Does::Changes),
+        ("keyspace split", Does::Destroys),
+        ("keyspace delete", Does::Destroys),
+        ("worker drain", Does::Destroys),
+        ("worker evict", Does::Destroys),
+        ("worker remove", Does::Destroys),
+        ("freeze cluster", Does::Destroys),
+        // The same words as for the freeze, and it is not asked about.
+        ("unfreeze cluster", Does::Destroys),
+        ("rebalance apply", Does::Destroys),
+        ("rebalance undo", Does::Destroys),
+        ("rebalance pause", Does::Destroys),
+        ("rebalance release-brake", Does::Destroys),
+        ("cluster remove-node", Does::Destroys),
+        ("drill", Does::Destroys),
+    ];
+
+    /// The verbs without verbs below them, by their words.
+    fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+        for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+            let words = format!("{words} {}", verb.get_name()).trim().to_owned();
+            if verb.has_subcommands() {
+                leaves(verb, &words, found);
+            } else {
+                found.push((words, verb.clone()));
+            }
+        }
+    }
+
+    #[test]
+    fn f105_every_verb_that_changes_something_can_be_tried_and_what_destroys_is_confirmed() {
+        let mut tree = Cli::command();
+        tree.build();
+        let mut found = Vec::new();
+        leaves(&tree, "", &mut found);
+        let known: BTreeMap<&str, Does> = KINDS.iter().copied().collect();
+        let names: BTreeSet<&str> = found.iter().map(|(words, _)| words.as_str()).collect();
+        assert_eq!(names, known.keys().copied().collect());
+        for (words, verb) in &found {
+            let has = |long: &str| verb.get_arguments().any(|arg| arg.get_long() == Some(long));
+            let does = known[words.as_str()];
+            assert_eq!(has("dry-run"), matches!(does, Does::Changes | Does::Destroys), "{words} --dry-run");
+            assert_eq!(has("yes"), does == Does::Destroys, "{words} --yes");
+            assert!(has("output") || does == Does::Runs, "{words} --output");
+            for sure in verb.get_arguments().filter(|arg| arg.get_long() == Some("yes")) {
+                let against = verb.get_arg_conflicts_with(sure);
+                assert!(
+                    against.iter().any(|arg| arg.get_long() == Some("dry-run")),
+                    "{words} --yes --dry-run"
+                );
+            }
         }
     }
 

@@ -2,12 +2,13 @@
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
-use crate::operator::planned;
+use crate::operator::{Sure, planned};
 use crate::output::{Table, properties};
 use crate::shape::ClusterShape;
+use crate::text::plain;
 use clap::{Args, Subcommand};
 use ringfence::ErrorKind;
-use ringfence::admin::{Admin, ClusterStatus, NodeRole};
+use ringfence::admin::{Admin, ClusterStatus, Node, NodeRole};
 use ringfence::ids::{ClusterId, NodeId};
 use ringfence::net::Endpoint;
 use serde::Serialize;
@@ -41,6 +42,14 @@ Example:
         dry_run: bool,
     },
     /// Remove a node for good; its id is never used again
+    #[command(after_help = "\
+It returns when the node is no member any more, also when it led and another one leads by then; what is left of
+an interrupted removal is done. The process goes on running and takes no part: stop it, and throw its data away.
+
+It is asked about on a terminal; elsewhere it needs --yes.
+
+Example:
+  ringfence cluster remove-node 4 --dry-run")]
     RemoveNode {
         /// Its id
         #[arg(value_parser = node_id)]
@@ -48,6 +57,8 @@ Example:
         /// Say what would be done, and do nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        sure: Sure,
     },
     /// Hand the lead to another node
     TransferLeader {
@@ -113,13 +124,9 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
             }
             ("unchanged", node.id)
         }
-        Verb::RemoveNode { id, dry_run: true } => {
-            known(&admin.cluster_status().await?, id)?;
-            ("planned", id)
-        }
-        Verb::RemoveNode { id, dry_run: false } => {
-            admin.remove_node(id).await?;
-            ("removed", id)
+        Verb::RemoveNode { id, dry_run, sure } => {
+            sure.or_terminal(dry_run)?;
+            (remove(&admin, id, dry_run, sure).await?, id)
         }
         Verb::TransferLeader { to, dry_run: true } => would_transfer(&admin.health().await?.cluster, to)?,
         Verb::TransferLeader { to, dry_run: false } => transfer(&admin, to).await?,
@@ -146,13 +153,39 @@ async fn add(admin: &Admin, node: &NodeArg) -> Result<Option<usize>, ringfence::
     Ok(Some(voters().count() + 1))
 }
 
+/// Removes a node, when that is meant. The leader is asked who its members are: another node may know them as they were.
+async fn remove(admin: &Admin, id: NodeId, dry_run: bool, sure: Sure) -> Result<&'static str, Failed> {
+    let status = admin.health().await?.cluster;
+    let node = known(&status, id)?;
+    if dry_run {
+        return Ok("planned");
+    }
+    sure.ask(&removal(&status, node))?;
+    admin.remove_node(id).await?;
+    Ok("removed")
+}
+
+/// What it means to remove a node.
+fn removal(status: &ClusterStatus, node: &Node) -> String {
+    let voters = status.nodes.iter().filter(|other| other.role != NodeRole::Learner && other.id != node.id);
+    let left = voters.count();
+    format!(
+        "This removes node {} at {}, a {}, for good: its id is never used again. {left} nodes are left that vote, and the cluster \
+         works while {} of them do.",
+        node.id.get(),
+        node.address,
+        node.role,
+        left / 2 + 1
+    )
+}
+
 fn votes_at(status: &ClusterStatus, node: &NodeArg) -> bool {
     let mut voters = status.nodes.iter().filter(|found| found.role != NodeRole::Learner);
     voters.any(|found| (found.id, found.address.as_str()) == (node.id, node.address.as_str()))
 }
 
 /// Fails when there is no such node.
-fn known(status: &ClusterStatus, id: NodeId) -> Result<&ringfence::admin::Node, Failed> {
+fn known(status: &ClusterStatus, id: NodeId) -> Result<&Node, Failed> {
     let found = status.nodes.iter().find(|node| node.id == id);
     found.ok_or_else(|| {
         Failed::of(ErrorKind::NotFound, format!("there is no node {} in the cluster", id.get()))
@@ -192,13 +225,20 @@ async fn transfer(admin: &Admin, to: Option<NodeId>) -> Result<(&'static str, No
 
 fn text(status: &ClusterStatus) -> String {
     let none = || "none yet: this node is no member of one".to_owned();
-    properties([
-        ("cluster", status.cluster.as_ref().map_or_else(none, ClusterId::to_string)),
-        ("leader", status.leader.map(|id| id.get().to_string()).unwrap_or_default()),
-        ("term", status.term.get().to_string()),
-        ("answered by", status.answered_by.map(|id| id.get().to_string()).unwrap_or_default()),
-        ("forming", status.forming.clone()),
-    ]) + "\n"
+    let removed = match (status.removed.is_empty(), status.answered_by) {
+        (true, _) => String::new(),
+        (false, None) => format!("NO MEMBER: {}\n\n", plain(&status.removed)),
+        (false, Some(node)) => format!("NODE {} IS NO MEMBER: {}\n\n", node.get(), plain(&status.removed)),
+    };
+    removed
+        + &properties([
+            ("cluster", status.cluster.as_ref().map_or_else(none, ClusterId::to_string)),
+            ("leader", status.leader.map(|id| id.get().to_string()).unwrap_or_default()),
+            ("term", status.term.get().to_string()),
+            ("answered by", status.answered_by.map(|id| id.get().to_string()).unwrap_or_default()),
+            ("forming", status.forming.clone()),
+        ])
+        + "\n"
         + &nodes(status).text()
 }
 

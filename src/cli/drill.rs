@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
-use crate::operator::Who;
+use crate::operator::{Sure, Who};
 use crate::output::properties;
 use crate::shape::ms;
 use crate::text::{plain, short};
@@ -24,7 +24,7 @@ What moves:
   without --stall   one partition, once, by a planned move. Nobody waits for a lease. Fit for production, at night too.
   with --stall      the worker stops renewing, as if its process stood still. ITS LEASE RUNS OUT, AND ALL OF ITS
                     PARTITIONS, OF ALL ITS KEYSPACES, GO TO OTHERS; nobody serves them for about a TTL. It joins anew when
-                    the drill is over. The strongest proof, and it needs --yes.
+                    the drill is over. The strongest proof; it is asked about on a terminal, and needs --yes elsewhere.
 
 Its time:
   --timeout, 1s to 30m [default: 60s], bounds the whole drill, its probe writes too. With --stall it is at least twice the
@@ -56,9 +56,8 @@ pub(crate) struct DrillArgs {
     /// Let the worker's lease run out, which costs it all of its partitions, instead of moving one
     #[arg(long)]
     stall: bool,
-    /// Yes, all partitions of the worker may move
-    #[arg(long, requires = "stall", conflicts_with = "dry_run")]
-    yes: bool,
+    #[command(flatten)]
+    sure: Sure,
     #[command(flatten)]
     who: Who,
 }
@@ -233,17 +232,17 @@ pub(crate) async fn run(args: DrillArgs) -> Outcome {
         mode: if args.stall { DrillMode::Stall } else { DrillMode::Move },
         timeout,
     };
+    if args.stall {
+        args.sure.or_terminal(args.who.dry_run)?;
+    }
     // A read first: where nobody answers, or the drill is refused, that is found within the deadline of any call.
     let plan = admin.plan_drill(&drill).await?;
     if args.who.dry_run {
         output.show(&DrillShape::from(&plan), || format!("{}; nothing was done\n", plain(&intent(&plan))))?;
         return Ok(Exit::Done);
     }
-    if args.stall && !args.yes {
-        return Err(Failed::refused(format!(
-            "{}; say --yes if that is meant, or leave --stall out to move one partition only",
-            intent(&plan)
-        )));
+    if args.stall {
+        args.sure.ask(&format!("{}; without --stall one partition moves.", intent(&plan)))?;
     }
     let report = admin.drill(&drill).await?;
     let shape = DrillShape::from(&report);

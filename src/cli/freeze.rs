@@ -15,8 +15,9 @@ use serde::Serialize;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 While something is frozen no planned move begins there; moves that have begun go on. What has no owner is granted all the
-same: a freeze never keeps a failed owner's partitions down. Each freeze stands for itself: a partition moves when it, its
-workers, its keyspace and the cluster are all free. `ringfence settings` shows them and who set them.
+same: a freeze never keeps a failed owner's partitions down. It goes to workers that are not frozen; to one that is, when no
+other may have it. Each freeze stands for itself: a partition moves when it, its workers, its keyspace and the cluster are all
+free. `ringfence settings` shows them and who set them.
 
 Examples:
   ringfence freeze keyspace orders --reason 'incident 42'
@@ -39,7 +40,7 @@ enum Subject {
         #[command(flatten)]
         who: Who,
     },
-    /// One worker: nothing is moved to it or away from it
+    /// One worker: nothing is moved to it or away from it; it gets what has no owner when no other worker may have it
     Worker {
         /// Its name; it need not have a session
         worker: WorkerId,
@@ -128,7 +129,7 @@ pub(crate) async fn keyspace_or_all(
 ) -> Outcome {
     let sure = sure.filter(|_| frozen && keyspace.is_none());
     if let Some(sure) = sure {
-        sure.or_terminal(who)?;
+        sure.or_terminal(who.dry_run)?;
     }
     let admin = who.admin(common);
     let result = if who.dry_run {

@@ -69,8 +69,8 @@ impl Sure {
     }
 
     /// Fails, before anything is asked of the cluster, when there is nobody who could be asked and `--yes` was not said.
-    pub(crate) fn or_terminal(self, who: &Who) -> Result<(), Failed> {
-        if self.yes || who.dry_run || io::stdin().is_terminal() {
+    pub(crate) fn or_terminal(self, dry_run: bool) -> Result<(), Failed> {
+        if self.yes || dry_run || io::stdin().is_terminal() {
             return Ok(());
         }
         Err(Failed::usage(
@@ -113,38 +113,72 @@ pub(crate) fn planned(would_change: bool) -> &'static str {
     if would_change { "planned" } else { "unchanged" }
 }
 
-/// How far something is that is waited for: one line on standard error that is written anew, when a person looks at it.
-pub(crate) struct Progress {
+/// In how many steps what is waited for is told where no person looks.
+const STEPS: u64 = 10;
+
+/// How far something is that is waited for, on standard error: on a terminal a bar that is drawn anew, and elsewhere a
+/// plain line at each tenth, so that the log of a hook that waits is short and says where it stands.
+pub(crate) struct Progress<W: io::Write = io::Stderr> {
+    to: W,
+    terminal: bool,
     shown: Option<String>,
+    step: Option<u64>,
 }
 
 impl Progress {
     pub(crate) fn new() -> Progress {
-        Progress { shown: None }
+        let to = io::stderr();
+        let terminal = to.is_terminal();
+        Progress { to, terminal, shown: None, step: None }
+    }
+}
+
+impl<W: io::Write> Progress<W> {
+    /// So many of all are done: `partitions gone`.
+    pub(crate) fn show(&mut self, done: u64, of: u64, what: &str) {
+        if self.terminal {
+            return self.redraw(format!("{} {what}", bar(done, of)));
+        }
+        let step = done.min(of).saturating_mul(STEPS).checked_div(of).unwrap_or(STEPS);
+        if self.step != Some(step) {
+            self.step = Some(step);
+            // A log that is gone has nobody to tell.
+            let _ = writeln!(self.to, "{done}/{of} {}", plain(what));
+        }
     }
 
-    /// Shows a line when it says something new.
-    pub(crate) fn show(&mut self, line: String) {
-        if self.shown.as_ref() != Some(&line) && io::stderr().is_terminal() {
-            // Back to the beginning of the line, and nothing after it is left. A terminal that is gone has nobody to tell.
-            let _ = write!(io::stderr(), "\r{}\x1b[K", plain(&line));
-            let _ = io::stderr().flush();
+    /// Something that has no number of all.
+    pub(crate) fn say(&mut self, line: String) {
+        if self.terminal {
+            return self.redraw(line);
+        }
+        if self.step.take().is_some() {
+            let _ = writeln!(self.to, "{}", plain(&line));
+        }
+    }
+
+    /// Back to the beginning of the line, and nothing after it is left.
+    fn redraw(&mut self, line: String) {
+        if self.shown.as_ref() != Some(&line) {
+            // A terminal that is gone has nobody to tell.
+            let _ = write!(self.to, "\r{}\x1b[K", plain(&line));
+            let _ = self.to.flush();
         }
         self.shown = Some(line);
     }
 }
 
 /// What follows begins on a line of its own.
-impl Drop for Progress {
+impl<W: io::Write> Drop for Progress<W> {
     fn drop(&mut self) {
-        if self.shown.is_some() && io::stderr().is_terminal() {
-            let _ = writeln!(io::stderr());
+        if self.shown.is_some() {
+            let _ = writeln!(self.to);
         }
     }
 }
 
 /// A bar as wide as it is far: `[#####-----] 5/10`.
-pub(crate) fn bar(done: u64, of: u64) -> String {
+fn bar(done: u64, of: u64) -> String {
     const WIDTH: u64 = 30;
     let of = of.max(done).max(1);
     let full = usize::try_from(u128::from(done) * u128::from(WIDTH) / u128::from(of)).unwrap_or(0);
@@ -177,5 +211,44 @@ mod tests {
         assert_eq!(bar(4, 4), format!("[{}] 4/4", "#".repeat(30)));
         assert!(bar(1, 2).starts_with(&format!("[{}-", "#".repeat(15))));
         assert!(bar(u64::MAX, u64::MAX).contains("##") && bar(9, 4).contains("9/9"));
+    }
+
+    fn told(terminal: bool) -> String {
+        let mut to = Vec::new();
+        let mut progress = Progress { to: &mut to, terminal, shown: None, step: None };
+        for done in 0..=100 {
+            progress.show(done, 100, "partitions gone");
+            progress.show(done, 100, "partitions gone");
+        }
+        progress.say("3 left".to_owned());
+        progress.say("2 left".to_owned());
+        drop(progress);
+        String::from_utf8(to).unwrap()
+    }
+
+    #[test]
+    fn where_no_person_looks_progress_is_plain_lines_and_few() {
+        let told = told(false);
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines.len(), 12, "{told}");
+        assert_eq!((lines[0], lines[1]), ("0/100 partitions gone", "10/100 partitions gone"));
+        assert_eq!(lines[10..], ["100/100 partitions gone", "3 left"]);
+        assert!(!told.contains(['\r', '\x1b', '#']), "{told:?}");
+    }
+
+    #[test]
+    fn on_a_terminal_progress_is_one_line_that_is_drawn_anew() {
+        let told = told(true);
+        assert_eq!(told.matches('\r').count(), 101 + 2, "once for each change: {told:?}");
+        assert!(told.contains("\r[###---------------------------] 10/100 partitions gone\x1b[K"), "{told:?}");
+        assert_eq!(told.lines().count(), 1);
+        assert!(told.ends_with("\r2 left\x1b[K\n"), "{told:?}");
+    }
+
+    #[test]
+    fn nothing_to_wait_for_is_done() {
+        let mut to = Vec::new();
+        Progress { to: &mut to, terminal: false, shown: None, step: None }.show(0, 0, "partitions gone");
+        assert_eq!(to, b"0/0 partitions gone\n");
     }
 }

@@ -295,6 +295,8 @@ pub(crate) struct ClusterShape {
     pub(crate) applied_index: u64,
     /// What it waits for while the cluster forms.
     pub(crate) forming: Option<String>,
+    /// The node that answered is no member any more: what it says of the others is old.
+    pub(crate) removed: Option<String>,
     pub(crate) nodes: Vec<NodeShape>,
 }
 
@@ -307,6 +309,7 @@ impl From<&ClusterStatus> for ClusterShape {
             answered_by: from.answered_by.map(NodeId::get),
             applied_index: from.applied.get(),
             forming: some(&from.forming),
+            removed: some(&from.removed),
             nodes: from.nodes.iter().map(NodeShape::from).collect(),
         }
     }

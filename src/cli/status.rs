@@ -6,12 +6,12 @@
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
 use crate::output::Table;
-use crate::shape::{ClusterShape, PartitionShape, WorkerShape};
+use crate::shape::{ClusterShape, PartitionShape, WorkerShape, some};
 use crate::text::plain;
 use crate::{cluster, partition, worker};
 use clap::Args;
 use ringfence::ErrorKind;
-use ringfence::admin::{Admin, ClusterStatus, Health, Keyspace, Sample};
+use ringfence::admin::{Admin, ClusterStatus, Health, Keyspace, OwnerlessReason, Sample};
 use ringfence::ids::KeyspaceName;
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ struct StatusShape {
     cluster: ClusterShape,
     /// `null` when no leader answered; so are the lists below.
     counts: Option<CountsShape>,
-    ownerless: Option<SampleShape>,
+    ownerless: Option<OwnerlessShape>,
     moving: Option<SampleShape>,
     failing: Option<SampleShape>,
     suspected: Option<Vec<WorkerShape>>,
@@ -77,6 +77,36 @@ struct SampleShape {
     first: Vec<PartitionShape>,
 }
 
+/// The same of those that have no owner, and why.
+#[derive(Debug, Serialize)]
+struct OwnerlessShape {
+    total: u64,
+    first: Vec<PartitionShape>,
+    /// Each reason once, those of which there are the most first.
+    reasons: Vec<ReasonShape>,
+}
+
+#[derive(Debug, Serialize)]
+struct ReasonShape {
+    /// One word.
+    reason: String,
+    partitions: u64,
+    /// The same for people, and what to do.
+    means: String,
+}
+
+impl From<&Health> for OwnerlessShape {
+    fn from(from: &Health) -> OwnerlessShape {
+        let reason = |why: &OwnerlessReason| ReasonShape {
+            reason: why.reason.clone(),
+            partitions: why.partitions,
+            means: why.means.clone(),
+        };
+        let SampleShape { total, first } = (&from.ownerless).into();
+        OwnerlessShape { total, first, reasons: from.ownerless_reasons.iter().map(reason).collect() }
+    }
+}
+
 impl From<&Sample> for SampleShape {
     fn from(from: &Sample) -> SampleShape {
         SampleShape { total: from.total, first: from.first.iter().map(PartitionShape::from).collect() }
@@ -107,7 +137,7 @@ async fn without_leader(admin: &Admin, error: ringfence::Error) -> Result<(Statu
     let Ok(status) = admin.cluster_status().await else { return Err(error.into()) };
     let shape = StatusShape {
         needs_somebody: true,
-        reasons: vec![error.to_string()],
+        reasons: std::iter::once(error.to_string()).chain(some(&status.removed)).collect(),
         cluster: (&status).into(),
         counts: None,
         ownerless: None,
@@ -154,7 +184,7 @@ fn shape_of(health: &Health, splitting: Vec<SplittingShape>) -> StatusShape {
             owned: health.owned,
             ready: health.ready,
         }),
-        ownerless: Some((&health.ownerless).into()),
+        ownerless: Some(health.into()),
         moving: Some((&health.moving).into()),
         failing: Some((&health.failing).into()),
         suspected: Some(health.suspected.iter().map(WorkerShape::from).collect()),
@@ -184,7 +214,16 @@ fn reasons(health: &Health) -> Vec<String> {
         reasons.push("no worker has a session".to_owned());
     }
     if health.ownerless.total > 0 {
-        reasons.push(format!("{} without an owner", partitions(health.ownerless.total)));
+        let mut text = format!("{} without an owner", partitions(health.ownerless.total));
+        let why = |why: &OwnerlessReason| format!("{} of them: {}", why.partitions, why.means);
+        let why: Vec<String> = match &health.ownerless_reasons[..] {
+            [only] if only.partitions == health.ownerless.total => vec![only.means.clone()],
+            several => several.iter().map(why).collect(),
+        };
+        if !why.is_empty() {
+            text.push_str(&format!(": {}", why.join("; ")));
+        }
+        reasons.push(text);
     }
     if !health.sick.is_empty() {
         let leader = health.cluster.leader.map_or("?".to_owned(), |id| id.get().to_string());

@@ -13,8 +13,8 @@ const VERBS: [&[&str]; 49] = [
     &["keyspace", "update", "orders", "--ttl", "5s"],
     &["keyspace", "list"],
     &["keyspace", "show", "orders"],
-    &["keyspace", "delete", "orders"],
-    &["keyspace", "delete", "orders", "--if-exists"],
+    &["keyspace", "delete", "orders", "--yes"],
+    &["keyspace", "delete", "orders", "--if-exists", "--yes"],
     &["worker", "list"],
     &["partition", "list", "orders"],
     &["partition", "show", "orders/0"],
@@ -23,7 +23,7 @@ const VERBS: [&[&str]; 49] = [
     &["who-owns", "orders", "customer-17"],
     &["cluster", "status"],
     &["cluster", "add-node", "9=127.0.0.1:9"],
-    &["cluster", "remove-node", "9"],
+    &["cluster", "remove-node", "9", "--yes"],
     &["cluster", "transfer-leader"],
     &["drill", "orders"],
     &["worker", "show", "w1"],
@@ -138,21 +138,21 @@ fn f105_exit_codes_against_a_live_cluster() {
     for missing in [
         &["keyspace", "show", "nothing"][..],
         &["keyspace", "update", "nothing", "--ttl", "5s"],
-        &["keyspace", "delete", "nothing"],
+        &["keyspace", "delete", "nothing", "--yes"],
         &["partition", "list", "nothing"],
         &["partition", "show", "nothing/0"],
         &["partition", "show", "orders/2"],
         &["partition", "move", "orders/0", "--to", "nobody"],
         &["partition", "end-cooling", "orders/2"],
         &["who-owns", "nothing", "key"],
-        &["cluster", "remove-node", "9"],
+        &["cluster", "remove-node", "9", "--yes"],
     ] {
         let ran = run(missing);
         let code = ran.json()["error"]["code"].as_str().unwrap().to_owned();
         failed(&ran, 1, &code);
         assert!(["not_found", "invalid", "refused"].contains(&code.as_str()), "{ran:?}");
     }
-    assert_eq!(result(&["keyspace", "delete", "nothing", "--if-exists"]), "unchanged");
+    assert_eq!(result(&["keyspace", "delete", "nothing", "--if-exists", "--yes"]), "unchanged");
     failed(&run(&["who-owns", KEYSPACE, "xyz", "--hex"]), 2, "usage");
 
     // Nobody owns anything: to ask who does is no failure, and somebody is needed.
@@ -177,8 +177,15 @@ fn f105_exit_codes_against_a_live_cluster() {
     assert_eq!(result(&["cluster", "transfer-leader", "--to", "1"]), "unchanged");
     let own = format!("1={}", cluster.addresses[&1]);
     assert_eq!(result(&["cluster", "add-node", &own]), "unchanged");
-    failed(&run(&["cluster", "remove-node", "1"]), 1, "refused");
-    assert_eq!(result(&["keyspace", "delete", KEYSPACE]), "deleted");
+    failed(&run(&["cluster", "remove-node", "1", "--yes"]), 1, "refused");
+    // Nobody can be asked.
+    for verb in [&["keyspace", "delete", KEYSPACE][..], &["cluster", "remove-node", "1"]] {
+        let ran = run(verb);
+        failed(&ran, 2, "usage");
+        assert!(ran.err.contains("say --yes"), "{ran:?}");
+    }
+    assert_eq!(run(&["keyspace", "show", KEYSPACE]).code, 0);
+    assert_eq!(result(&["keyspace", "delete", KEYSPACE, "--yes"]), "deleted");
     failed(&run(&["keyspace", "show", KEYSPACE]), 1, "not_found");
 }
 

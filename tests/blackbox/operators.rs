@@ -1,9 +1,9 @@
 //! What operators decide about where partitions are, with the real binary: drains, pins, freezes, plans, and who did it.
 
-use crate::harness::{Cluster, Fleet, KEYSPACE, Ran, run_with, wait_for};
+use crate::harness::{Cluster, Fleet, KEYSPACE, Process, Ran, run, run_with, wait_for};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// What a command is refused with.
 #[track_caller]
@@ -55,6 +55,17 @@ pub(crate) fn joined(cluster: &Cluster, worker: &str) {
         let all = cluster.run(&["worker", "list"]).done();
         all.as_array().unwrap().iter().any(|found| found["worker"] == worker).then_some(())
     });
+}
+
+/// A worker of the keyspace `control`, which nobody has frozen.
+fn control(cluster: &Cluster, name: &str) -> Process {
+    let database = cluster.dir().join("control.db");
+    let mut args =
+        vec!["demo-worker", "--endpoints", &cluster.endpoints, "--id", name, "--keyspace", "control"];
+    args.extend(["--address", "control.test:1", "--database", database.to_str().unwrap(), "--no-fence"]);
+    let process = Process::start(name, cluster.dir(), &args);
+    joined(cluster, name);
+    process
 }
 
 /// The newest grant in a partition's history.
@@ -237,9 +248,12 @@ fn a_pinned_partition_goes_to_its_worker_and_stays_there_until_it_is_unpinned() 
 fn what_is_frozen_is_not_balanced_until_it_is_free_again() {
     let cluster = Cluster::dev();
     cluster.create_keyspace(KEYSPACE, 4, "2s");
+    cluster.create_keyspace("control", 4, "2s");
     let mut fleet = Fleet::of(&cluster, true);
     fleet.start("w1");
     fleet.balanced(&["w1"], 4);
+    let _first = control(&cluster, "c1");
+    cluster.all_ready("control");
     refused(&cluster.run(&["freeze", "cluster"]), 2, "usage", "say --yes");
     refused(&cluster.run(&["freeze", "keyspace", "nothing"]), 1, "not_found", "nothing");
     let freeze = ["freeze", "keyspace", KEYSPACE, "--by", "ada", "--reason", "incident 42"];
@@ -247,11 +261,18 @@ fn what_is_frozen_is_not_balanced_until_it_is_free_again() {
     assert_eq!(result(&cluster, &freeze), "changed");
     assert_eq!(result(&cluster, &freeze), "unchanged");
 
+    // Its worker joins before the one of a keyspace that is not frozen. When that one has got its share, the leader has
+    // balanced with both of them there.
     fleet.start("w2");
     joined(&cluster, "w2");
-    // Several times as long as it takes without the freeze.
-    fleet.go_on(Duration::from_secs(3));
-    assert_eq!(owned_by(&cluster, "w1"), 4);
+    let _second = control(&cluster, "c2");
+    wait_for("what is not frozen is balanced", || {
+        let owners = cluster.all_ready("control");
+        owners.values().any(|(worker, _, _)| worker == "c2").then_some(())
+    });
+    let orders = cluster.run(&["partition", "list", KEYSPACE]).done();
+    let stays = |partition: &Value| partition["worker"] == "w1" && partition["phase"] == "owned";
+    assert!(orders.as_array().unwrap().iter().all(stays), "{orders}");
     let status = cluster.run(&["rebalance", "status"]).done();
     assert_eq!(status["keyspaces_frozen"][0]["directive"]["reason"], "incident 42", "{status}");
     assert_eq!(status["plans"], json!([]));
@@ -259,8 +280,8 @@ fn what_is_frozen_is_not_balanced_until_it_is_free_again() {
     // The cluster's freeze is another one.
     assert_eq!(result(&cluster, &["rebalance", "pause", "--yes"]), "changed");
     assert_eq!(result(&cluster, &["rebalance", "resume", "--keyspace", KEYSPACE]), "changed");
-    fleet.go_on(Duration::from_secs(3));
-    assert_eq!(owned_by(&cluster, "w1"), 4);
+    let plan = cluster.run(&["rebalance", "plan", KEYSPACE]).done();
+    assert_eq!((&plan["moves"], owned_by(&cluster, "w1")), (&json!([]), 4), "{plan}");
     assert_eq!(result(&cluster, &["unfreeze", "cluster"]), "changed");
     only_with(&cluster, &["w1", "w2"]);
     fleet.balanced(&["w1", "w2"], 4);
@@ -269,6 +290,140 @@ fn what_is_frozen_is_not_balanced_until_it_is_free_again() {
     assert_eq!(result(&cluster, &freeze), "changed");
     fleet.process("w1").kill();
     only_with(&cluster, &["w2"]);
+}
+
+/// A freeze of workers is about balance. What a dead owner had goes to them when nobody else may have it, and what nobody may
+/// have at all is told with the reason.
+#[test]
+fn f089_frozen_workers_repair_what_nobody_else_may_and_status_says_why_partitions_are_down() {
+    let cluster = Cluster::dev();
+    cluster.create_keyspace(KEYSPACE, 4, "2s");
+    cluster.create_keyspace("cold", 3, "2s");
+    let mut fleet = Fleet::of(&cluster, true);
+    for setting in [["freeze", "worker", "w1"], ["worker", "cordon", "w1"], ["freeze", "worker", "w2"]] {
+        assert_eq!(result(&cluster, &setting), "changed");
+    }
+    fleet.start("w1");
+    joined(&cluster, "w1");
+    let status = || cluster.run(&["status"]);
+    let reasons = |status: &Value| -> Vec<(String, u64)> {
+        let all = status["ownerless"]["reasons"].as_array().unwrap().iter();
+        all.map(|why| (why["reason"].as_str().unwrap().to_owned(), why["partitions"].as_u64().unwrap()))
+            .collect()
+    };
+    let told = |expected: &[(&str, u64)]| {
+        wait_for(&format!("{expected:?}"), || {
+            let now = status().json();
+            let reasons = reasons(&now);
+            let same = reasons.iter().map(|(why, count)| (why.as_str(), *count)).eq(expected.iter().copied());
+            same.then_some(now)
+        })
+    };
+    let down = told(&[("all_frozen", 4), ("no_workers", 3)]);
+    let reason = down["reasons"][0].as_str().unwrap();
+    assert!(reason.starts_with("7 partitions without an owner: 4 of them: all workers are frozen"), "{down}");
+    assert!(reason.contains("3 of them: there is no worker: start one"), "{down}");
+    assert_eq!(status().code, 1);
+    let screen = run(&cluster.endpoints, &["status"]);
+    assert!(screen.out.contains("4 of them: all workers are frozen, and drained, cordoned"), "{screen:?}");
+    let explained = cluster.run(&["partition", "explain", "orders/0"]).done();
+    assert!(explained["because"].as_str().unwrap().contains("all workers are frozen"), "{explained}");
+
+    // It is only frozen, and nobody else is there.
+    assert_eq!(result(&cluster, &["worker", "uncordon", "w1"]), "changed");
+    only_with(&cluster, &["w1"]);
+    told(&[("no_workers", 3)]);
+    let explained = cluster.run(&["partition", "explain", "orders/0"]).done();
+    assert!(explained["holds"][0].as_str().unwrap().contains("its owner is frozen"), "{explained}");
+
+    // The same when an owner dies. Nothing is balanced before, and nothing after.
+    fleet.start("w2");
+    joined(&cluster, "w2");
+    fleet.process("w1").kill();
+    only_with(&cluster, &["w2"]);
+    let grants: Vec<Value> = (0..4).map(|number| newest(&cluster, &format!("{KEYSPACE}/{number}"))).collect();
+    assert!(grants.iter().all(|grant| grant["reason"] == "failover"), "{grants:?}");
+}
+
+/// What keeps a partition where it is, in words that say what to do.
+#[test]
+fn f104_what_is_explained_names_the_target_of_a_move_the_cool_down_and_a_pin_that_cannot_be_met() {
+    let cluster = Cluster::dev();
+    // A lease that outlives the story: an owner that stands still goes on owning.
+    let create = ["keyspace", "create", KEYSPACE, "--partitions", "4", "--ttl", "40s", "--balance", "false"];
+    cluster.run(&create).done();
+    cluster.create_keyspace("cold", 3, "2s");
+    let mut fleet = Fleet::of(&cluster, true);
+    fleet.start("w1");
+    fleet.balanced(&["w1"], 4);
+    fleet.start("w2");
+    joined(&cluster, "w2");
+    let explain = |partition: &str| cluster.run(&["partition", "explain", partition]).done();
+    let holds = |told: &Value, part: &str| {
+        let holds = told["holds"].as_array().unwrap().iter();
+        assert!(holds.clone().any(|hold| hold.as_str().unwrap().contains(part)), "{part}: {told}");
+    };
+
+    // Pins.
+    let pin =
+        |partition: &str, to: &str| run(&cluster.endpoints, &["partition", "pin", partition, "--to", to]).out;
+    assert!(pin("orders/0", "w7").contains("note: worker w7 has no session"));
+    holds(&explain("orders/0"), "it is pinned to worker w7, which has no session");
+    assert!(pin("cold/0", "w1").contains("note: worker w1 does not serve the keyspace"));
+    holds(&explain("cold/0"), "it is pinned to worker w1, which does not serve this keyspace");
+    assert_eq!(result(&cluster, &["worker", "drain", "w2", "--yes"]), "changed");
+    assert!(pin("orders/1", "w2").contains("note: worker w2 is drained"));
+    holds(&explain("orders/1"), "it is pinned to worker w2, which is drained");
+    for partition in ["orders/0", "orders/1"] {
+        assert_eq!(result(&cluster, &["partition", "unpin", partition]), "changed");
+    }
+    assert_eq!(result(&cluster, &["worker", "undrain", "w2"]), "changed");
+
+    // A move that has arrived cools down.
+    assert_eq!(result(&cluster, &["partition", "move", "orders/0", "--to", "w2", "--wait"]), "moved");
+    let told = explain("orders/0");
+    holds(&told, "an operator moved it, and it cools down for another");
+    let why = &told["others"][0];
+    assert_eq!(why["why"], "may get it when the partition may move: see what keeps it there", "{told}");
+
+    // One that is under way.
+    fleet.process("w1").stop();
+    assert_eq!(result(&cluster, &["partition", "move", "orders/2", "--to", "w2"]), "started");
+    let told = explain("orders/2");
+    assert_eq!(told["because"], "it is on its way to worker w2", "{told}");
+    holds(&told, "a move to worker w2 is under way");
+    assert_eq!(told["partition"]["moving_to"], "w2");
+    fleet.process("w1").signal(Signal::SIGCONT);
+    wait_for("w2 has it", || (cluster.owners(KEYSPACE)[&2].0 == "w2").then_some(()));
+    drop(fleet);
+}
+
+/// A drain for a restart waits for another process. One that has lost its lease and joins again is the old one.
+#[test]
+fn t49_a_drain_for_a_restart_outlives_a_lost_lease() {
+    let cluster = Cluster::dev();
+    cluster.create_keyspace(KEYSPACE, 4, "2s");
+    let mut fleet = Fleet::of(&cluster, true);
+    fleet.start("w1");
+    fleet.start("w2");
+    fleet.balanced(&["w1", "w2"], 4);
+    assert_eq!(
+        result(&cluster, &["worker", "drain", "w1", "--until-join", "--wait", "40s", "--yes"]),
+        "drained"
+    );
+    let shown = || cluster.run(&["worker", "show", "w1"]).done();
+    let before = shown()["session"].as_u64().unwrap();
+    fleet.process("w1").stop();
+    wait_for("w1 has lost its lease", || shown()["session"].is_null().then_some(()));
+    fleet.process("w1").signal(Signal::SIGCONT);
+    wait_for("w1 has joined again", || shown()["session"].as_u64().filter(|now| *now != before));
+    assert!(!shown()["settings"]["drained_until_join"].is_null(), "{}", shown());
+    assert_eq!(owned_by(&cluster, "w1"), 0);
+
+    fleet.process("w1").kill();
+    fleet.start("w1");
+    only_with(&cluster, &["w1", "w2"]);
+    assert!(shown()["settings"]["drained_until_join"].is_null(), "{}", shown());
 }
 
 #[test]

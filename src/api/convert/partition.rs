@@ -115,7 +115,11 @@ fn cooling_in_words(cooling: &Cooling) -> String {
                 ttl.as_millis()
             )
         }
-        (CoolingWhy::Lease | CoolingWhy::LockDelay, _) => format!("a lock delay of {then}ms"),
+        // Of a keyspace that was created again under its name, no session is known any more.
+        (CoolingWhy::Lease, None) => {
+            format!("leases of owners in a deleted keyspace of this name run out, at most {then}ms")
+        }
+        (CoolingWhy::LockDelay, _) => format!("a lock delay of {then}ms"),
         (CoolingWhy::Backoff, _) => format!("a back-off of {then}ms after a failed task"),
         (CoolingWhy::Hold, _) => format!("its last owner restarts, at most {then}ms"),
     }

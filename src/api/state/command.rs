@@ -92,6 +92,9 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
             partition: Some(key_to_wire(*partition)),
             epoch: epoch.get(),
         }),
+        Command::Forgive { partition, epoch } => {
+            Wire::Forgive(wire::Forgive { partition: Some(key_to_wire(*partition)), epoch: epoch.get() })
+        }
         Command::Direct { subject, by, what, reason } => Wire::Direct(wire::Direct {
             subject: Some(directive::subject_to_wire(subject)),
             by: by.clone(),
@@ -163,6 +166,7 @@ fn join_to_wire(join: &Join) -> wire::Join {
         keyspaces: keyspaces_to_wire(&join.keyspaces),
         replaces: join.replaces.map_or(0, SessionId::get),
         splits: join.splits,
+        again: join.again,
     }
 }
 
@@ -204,6 +208,7 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
         Some(Wire::Release(c)) => ("release", release(c)),
         Some(Wire::Ready(c)) => ("ready", ready(c)),
         Some(Wire::EndCooling(c)) => ("end_cooling", end_cooling(c)),
+        Some(Wire::Forgive(c)) => ("forgive", forgive(c)),
         Some(Wire::Direct(c)) => ("direct", direct(c)),
         Some(Wire::Under(c)) => ("under", Ok(Command::Under { directive: LogIndex::new(c.directive_index) })),
         Some(Wire::SetWorker(c)) => ("set_worker", set_worker(&c)),
@@ -283,6 +288,7 @@ fn join(c: wire::Join) -> Result<Command, InvalidField> {
         keyspaces: keyspaces_from_wire(c.keyspaces),
         replaces: SessionId::new(c.replaces),
         splits: c.splits,
+        again: c.again,
     })))
 }
 
@@ -372,6 +378,10 @@ fn ready(c: wire::Ready) -> Result<Command, InvalidField> {
 
 fn end_cooling(c: wire::EndCooling) -> Result<Command, InvalidField> {
     Ok(Command::EndCooling { partition: key_from_wire(c.partition)?, epoch: epoch(c.epoch)? })
+}
+
+fn forgive(c: wire::Forgive) -> Result<Command, InvalidField> {
+    Ok(Command::Forgive { partition: key_from_wire(c.partition)?, epoch: epoch(c.epoch)? })
 }
 
 fn direct(c: wire::Direct) -> Result<Command, InvalidField> {

@@ -71,7 +71,7 @@ fn command_is_new(command: &Command) -> bool {
         }
         Command::Grant { why, .. } | Command::Drain { why, .. } => reason_is_new(*why),
         Command::Release { how, .. } => *how == Released::Restarting,
-        Command::Join(join) => join.splits,
+        Command::Join(join) => join.splits || join.again,
         Command::FormCluster { .. }
         | Command::NoteNode { .. }
         | Command::DeleteKeyspace { .. }
@@ -85,7 +85,8 @@ fn command_is_new(command: &Command) -> bool {
         | Command::Seize { .. }
         | Command::Ready { .. }
         | Command::EndCooling { .. } => false,
-        Command::Direct { .. }
+        Command::Forgive { .. }
+        | Command::Direct { .. }
         | Command::Under { .. }
         | Command::SetWorker { .. }
         | Command::ForgetWorker { .. }

@@ -4,7 +4,7 @@ mod split;
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
-use crate::operator::{Who, planned};
+use crate::operator::{Sure, Who, planned};
 use crate::output::{Table, properties};
 use crate::shape::{KeyspaceShape, balance_by, takeover};
 use crate::text::short;
@@ -78,6 +78,14 @@ Example:
         name: KeyspaceName,
     },
     /// Delete a keyspace: its owners lose their partitions at once
+    #[command(after_help = "\
+Workers that serve it go on serving their other keyspaces. One that is created again under the name never repeats an epoch; workers
+that served the earlier one have to be restarted to serve it.
+
+It is asked about on a terminal; elsewhere it needs --yes.
+
+Example:
+  ringfence keyspace delete orders --dry-run")]
     Delete {
         /// Its name
         name: KeyspaceName,
@@ -86,6 +94,8 @@ Example:
         if_exists: bool,
         #[command(flatten)]
         who: Who,
+        #[command(flatten)]
+        sure: Sure,
     },
 }
 
@@ -265,22 +275,41 @@ pub(crate) async fn run(args: KeyspaceArgs) -> Outcome {
             let keyspace = who.asking(admin).update_keyspace(name.as_str(), &policy.change()).await?;
             ("updated", Some(keyspace), format!("keyspace {name}: updated"))
         }
-        Verb::Delete { name, if_exists, who } => {
-            let deleted = if who.dry_run {
-                admin.keyspace(name.as_str()).await.map(|_| "planned")
-            } else {
-                who.asking(admin).delete_keyspace(name.as_str()).await.map(|()| "deleted")
-            };
-            let result = match deleted {
-                Err(error) if if_exists && error.kind() == ErrorKind::NotFound => "unchanged",
-                deleted => deleted?,
-            };
+        Verb::Delete { name, if_exists, who, sure } => {
+            sure.or_terminal(who.dry_run)?;
+            let result = delete(&who.asking(admin), &name, if_exists, who.dry_run, sure).await?;
             (result, None, format!("keyspace {name}: {result}"))
         }
     };
     let shape = DoneShape { result, keyspace: keyspace.as_ref().map(KeyspaceShape::from) };
     output.changed(result, &shape, || text + "\n")?;
     Ok(Exit::Done)
+}
+
+/// Deletes a keyspace, when that is meant.
+async fn delete(
+    admin: &Admin,
+    name: &KeyspaceName,
+    if_exists: bool,
+    dry_run: bool,
+    sure: Sure,
+) -> Result<&'static str, Failed> {
+    let missing = |error: &ringfence::Error| if_exists && error.kind() == ErrorKind::NotFound;
+    let found = match admin.keyspace(name.as_str()).await {
+        Err(error) if missing(&error) => return Ok("unchanged"),
+        found => found?,
+    };
+    if dry_run {
+        return Ok("planned");
+    }
+    sure.ask(&format!(
+        "This deletes keyspace {name} with its {} partitions: whoever owns one loses it at once.",
+        found.partitions
+    ))?;
+    match admin.delete_keyspace(name.as_str()).await {
+        Err(error) if missing(&error) => Ok("unchanged"),
+        deleted => Ok(deleted.map(|()| "deleted")?),
+    }
 }
 
 async fn create(

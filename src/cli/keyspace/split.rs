@@ -3,7 +3,7 @@
 use super::DoneShape;
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
-use crate::operator::{Progress, Sure, Who, bar};
+use crate::operator::{Progress, Sure, Who};
 use crate::output::Output;
 use crate::shape::KeyspaceShape;
 use crate::text::short;
@@ -21,9 +21,10 @@ freezes of a partition stay with it, and the new one has none.
 
 Every worker that serves the keyspace has to be built for it, or it is refused: it asks of each key whether its partition has it, and
 says so when it joins. Until a partition is split it can be cancelled; then it is finished, and never undone. A number of
-partitions changes in no other way.
+partitions changes in no other way. Said again while a split goes on, nothing is begun: the result is `unchanged`, or with --wait what
+becomes of the split that goes on.
 
-A split is asked about on a terminal; elsewhere it needs --yes.
+A split is asked about on a terminal; elsewhere it needs --yes. To cancel one takes nothing away, and is not asked about.
 
 Examples:
   ringfence keyspace split orders --dry-run
@@ -41,7 +42,7 @@ pub(super) struct SplitArgs {
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
     /// Take the beginning of a split back, before the first partition is split
-    #[arg(long, conflicts_with_all = ["wait", "yes", "dry_run"])]
+    #[arg(long, conflicts_with = "wait")]
     cancel: bool,
     #[command(flatten)]
     who: Who,
@@ -53,16 +54,22 @@ pub(super) async fn run(common: &Common, args: SplitArgs) -> Outcome {
     let SplitArgs { name, wait, cancel, who, sure } = args;
     let (admin, output) = (who.admin(common), common.output());
     if cancel {
-        let keyspace = admin.cancel_split(name.as_str()).await?;
-        return show(output, "cancelled", &keyspace, format!("the split of keyspace {name}: cancelled"));
+        return self::cancel(&admin, output, &name, who.dry_run).await;
     }
-    sure.or_terminal(&who)?;
+    sure.or_terminal(who.dry_run)?;
     let before = admin.keyspace(name.as_str()).await?;
     let from = before.partitions.get();
     let (was, will) = (format!("keyspace {name}"), from.saturating_mul(2));
-    if let Some(base) = before.split_from.filter(|_| wait.is_some() && !who.dry_run) {
+    if let Some(base) = before.split_from {
         // Somebody has begun it; to wait for it is what is left to do.
-        return finish(&admin, output, &before, base, wait).await;
+        return match wait.filter(|_| !who.dry_run) {
+            Some(_) => finish(&admin, output, &before, base, wait).await,
+            None => {
+                let split = from - base.get();
+                let text = format!("{was}: is being split already, {split} of {base} partitions are");
+                show(output, "unchanged", &before, text)
+            }
+        };
     }
     if who.dry_run {
         let keyspace = admin.can_split_keyspace(name.as_str(), from).await?;
@@ -78,6 +85,26 @@ pub(super) async fn run(common: &Common, args: SplitArgs) -> Outcome {
     ))?;
     let keyspace = admin.split_keyspace(name.as_str(), from).await?;
     finish(&admin, output, &keyspace, before.partitions, wait).await
+}
+
+/// Takes the beginning of a split back, when there is one.
+async fn cancel(admin: &Admin, output: Output, name: &KeyspaceName, dry_run: bool) -> Outcome {
+    let before = admin.keyspace(name.as_str()).await?;
+    match before.split_progress() {
+        None => show(output, "unchanged", &before, format!("keyspace {name}: is not being split")),
+        Some((0, _)) if dry_run => {
+            let text = format!("the split of keyspace {name}: would be cancelled; nothing was done");
+            show(output, "planned", &before, text)
+        }
+        Some((split, of)) if dry_run => Err(Failed::refused(format!(
+            "{split} of {of} partitions of keyspace {name} are split: what was split is not put together again, and the split is \
+             finished"
+        ))),
+        Some(_) => {
+            let keyspace = admin.cancel_split(name.as_str()).await?;
+            show(output, "cancelled", &keyspace, format!("the split of keyspace {name}: cancelled"))
+        }
+    }
 }
 
 async fn finish(
@@ -117,7 +144,7 @@ async fn until_it_is_whole(
                 Ok((keyspace, true)) => return Ok(keyspace),
                 Ok((keyspace, false)) => {
                     done = keyspace.partitions.get().saturating_sub(base.get());
-                    progress.show(format!("{} partitions split", bar(done.into(), base.get().into())));
+                    progress.show(done.into(), base.get().into(), "partitions split");
                 }
                 // The next leader goes on with it.
                 Err(error) if error.is_retryable() => {}

@@ -93,6 +93,7 @@ fn text(partition: &PartitionArg, told: &Explanation) -> String {
         ("partition", partition.to_string()),
         ("phase", told.partition.phase.to_string()),
         ("owner", owner.map(|owner| owner.worker.to_string()).unwrap_or_default()),
+        ("moves to", told.partition.moving.as_ref().map(|(to, _)| to.to_string()).unwrap_or_default()),
         ("home", told.home.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("because", told.because.clone()),
         ("load", told.load.as_ref().map_or(String::new(), |(load, source)| format!("{load} ({source})"))),

@@ -5,7 +5,7 @@ use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
 use crate::operator::{Who, planned, result};
 use crate::worker::known;
-use ringfence::admin::{Admin, MAX_PARTITION_WEIGHT, PartitionChange, PartitionSettings};
+use ringfence::admin::{Admin, MAX_PARTITION_WEIGHT, PartitionChange, PartitionSettings, WorkerSettings};
 use ringfence::ids::WorkerId;
 use serde::Serialize;
 
@@ -61,14 +61,35 @@ pub(super) async fn pin(
             })?
         }
     };
-    let absent = known(&admin, &to).await?.is_none_or(|detail| detail.session.is_none());
-    let note = if absent {
-        format!("note: worker {to} has no session; the pin waits for it to join\n")
-    } else {
-        String::new()
+    let note = match hindrance(&admin, partition, &to).await? {
+        Some(why) => format!("note: worker {to} {why}\n"),
+        None => String::new(),
     };
     let change = PartitionChange { pin: Some(Some(to.clone())), ..PartitionChange::default() };
     set(common, &admin, partition, &change, who, &format!("pinned to {to}"), &note).await
+}
+
+/// Why a worker that a partition is pinned to will not have it now.
+async fn hindrance(
+    admin: &Admin,
+    partition: &PartitionArg,
+    worker: &WorkerId,
+) -> Result<Option<&'static str>, Failed> {
+    let Some(detail) = known(admin, worker).await?.filter(|detail| detail.session.is_some()) else {
+        return Ok(Some("has no session; the pin waits for it to join"));
+    };
+    let workers = admin.workers().await?;
+    let serves = workers.iter().find(|live| live.worker == *worker);
+    if serves.is_some_and(|live| !live.keyspaces.contains(&partition.keyspace)) {
+        return Ok(Some("does not serve the keyspace; the pin waits for it to join it"));
+    }
+    let WorkerSettings { cordoned, frozen, .. } = &detail.settings;
+    Ok(match detail.settings.drain() {
+        Some(_) => Some("is drained; the pin waits for the end of that"),
+        None if cordoned.is_some() => Some("is cordoned; the pin waits for the end of that"),
+        None if frozen.is_some() => Some("is frozen; the pin waits for the end of that"),
+        None => None,
+    })
 }
 
 /// Unpins a partition.

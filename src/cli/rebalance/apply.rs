@@ -4,7 +4,7 @@ use super::plan;
 use super::saved::SavedPlan;
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
-use crate::operator::{Progress, Sure, Who, bar};
+use crate::operator::{Progress, Sure, Who};
 use crate::text::{self, short};
 use ringfence::ErrorKind;
 use ringfence::admin::{Admin, ApprovedMove, ApprovedPlan, MoveStep, PlanStage, Proposal};
@@ -119,7 +119,7 @@ impl AppliedShape {
 
 /// Runs `ringfence rebalance apply`.
 pub(super) async fn apply(common: &Common, source: &Source, wait: bool, who: &Who, sure: Sure) -> Outcome {
-    sure.or_terminal(who)?;
+    sure.or_terminal(who.dry_run)?;
     let admin = who.admin(common);
     let proposal = match (&source.file, &source.keyspace) {
         (Some(file), _) => from_file(&admin, file).await?,
@@ -150,7 +150,7 @@ async fn from_file(admin: &Admin, file: &std::path::Path) -> Result<Proposal, Fa
 
 /// Runs `ringfence rebalance undo`.
 pub(super) async fn undo(common: &Common, plan: Option<u64>, wait: bool, who: &Who, sure: Sure) -> Outcome {
-    sure.or_terminal(who)?;
+    sure.or_terminal(who.dry_run)?;
     let admin = who.admin(common);
     let named = plan.map(LogIndex::new);
     let plans = admin.plans(false).await?;
@@ -352,7 +352,7 @@ async fn until_over(admin: &Admin, plan: LogIndex, limit: Duration) -> Result<(A
                         return Ok((now, elsewhere));
                     }
                     Some(now) => {
-                        progress.show(far(&now));
+                        far(&now, &mut progress);
                         last = Some(now);
                     }
                 },
@@ -369,14 +369,14 @@ async fn until_over(admin: &Admin, plan: LogIndex, limit: Duration) -> Result<(A
     }
 }
 
-/// How far a plan is.
-fn far(plan: &ApprovedPlan) -> String {
+/// Shows how far a plan is.
+fn far(plan: &ApprovedPlan, progress: &mut Progress) {
     let ApprovedPlan { begun, size, moving, stage, .. } = plan;
     match stage {
         PlanStage::Open | PlanStage::Running => {
-            format!("{} moves begun", bar((*begun).into(), (*size).into()))
+            progress.show((*begun).into(), (*size).into(), "moves begun");
         }
-        _ => format!("every move has begun, {moving} not done yet"),
+        _ => progress.say(format!("every move has begun, {moving} not done yet")),
     }
 }
 

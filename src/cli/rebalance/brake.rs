@@ -16,7 +16,7 @@ struct BrakeShape {
 
 /// Runs `ringfence rebalance release-brake`.
 pub(super) async fn release(common: &Common, who: &Who, sure: Sure) -> Outcome {
-    sure.or_terminal(who)?;
+    sure.or_terminal(who.dry_run)?;
     let admin = who.admin(common);
     let brake = some(&admin.health().await?.brake);
     let result = match &brake {

@@ -4,7 +4,7 @@ use super::known;
 use super::set::{SET, SetShape, would_change};
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
-use crate::operator::{Progress, Sure, Who, bar, planned, result};
+use crate::operator::{Progress, Sure, Who, planned, result};
 use crate::text::short;
 use ringfence::admin::{Admin, WorkerChange, WorkerDetail};
 use ringfence::ids::WorkerId;
@@ -34,7 +34,7 @@ pub(super) async fn drain(
     who: &Who,
     sure: Sure,
 ) -> Outcome {
-    sure.or_terminal(who)?;
+    sure.or_terminal(who.dry_run)?;
     let admin = who.admin(common);
     let before = known(&admin, worker).await?;
     let change = if until_join {
@@ -92,7 +92,7 @@ async fn until_it_may_stop(
                 Ok(detail) if detail.may_stop() => return Ok(detail),
                 Ok(detail) => {
                     let gone = all.saturating_sub(detail.partitions);
-                    progress.show(format!("{} partitions gone", bar(gone.into(), all.into())));
+                    progress.show(gone.into(), all.into(), "partitions gone");
                     last = Some(detail);
                 }
                 // The next leader knows of it too.

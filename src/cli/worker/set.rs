@@ -84,7 +84,7 @@ pub(super) async fn set(common: &Common, worker: &WorkerId, change: &WorkerChang
 
 /// Ends a worker's session, and drains it.
 pub(super) async fn evict(common: &Common, worker: &WorkerId, who: &Who, sure: Sure) -> Outcome {
-    sure.or_terminal(who)?;
+    sure.or_terminal(who.dry_run)?;
     let admin = who.admin(common);
     let before = admin.worker(worker).await?;
     let (result, now) = if who.dry_run {
@@ -112,7 +112,7 @@ pub(super) async fn evict(common: &Common, worker: &WorkerId, who: &Who, sure: S
 
 /// Forgets what is set about a worker.
 pub(super) async fn remove(common: &Common, worker: &WorkerId, who: &Who, sure: Sure) -> Outcome {
-    sure.or_terminal(who)?;
+    sure.or_terminal(who.dry_run)?;
     let admin = who.admin(common);
     let detail = known(&admin, worker).await?;
     let set = detail.as_ref().is_some_and(|detail| is_set(&detail.settings));

@@ -24,6 +24,9 @@ pub struct ClusterStatus {
     pub forming: String,
     /// The last log entry that it has applied.
     pub applied: LogIndex,
+    /// The node that answered was removed from the cluster, in words, with what to do: what it says of the others is old. Empty
+    /// otherwise.
+    pub removed: String,
 }
 
 /// A member of the cluster.
@@ -81,6 +84,7 @@ impl TryFrom<v1::ClusterStatusResponse> for ClusterStatus {
             nodes: wire.nodes.into_iter().enumerate().map(node).collect::<Result<_, _>>()?,
             forming: wire.forming,
             applied: LogIndex::new(wire.applied_index),
+            removed: checked::text(&wire.removed),
         })
     }
 }

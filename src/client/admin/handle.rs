@@ -13,6 +13,7 @@ use ringfence_api::v1::placement_service_client::PlacementServiceClient;
 use ringfence_api::v1::{self, lookup_request::Target};
 use ringfence_core::ids::{Epoch, KeyspaceName, NodeId, PartitionId, WorkerId};
 use std::time::Duration;
+use tokio::time::{Instant, sleep};
 use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
@@ -28,6 +29,12 @@ pub(super) const CHANGE: Call = Call::new(Route::Leader, Effect::Repeatable);
 /// A change of the cluster itself. It has no request id: what was changed is seen in the cluster's status.
 const RECONFIGURE: Call =
     Call::new(Route::Leader, Effect::Once).within(Duration::from_secs(60)).patience(Duration::from_secs(60));
+
+/// A removal that is silent is asked for elsewhere, while there is time left.
+const REMOVE_NODE: Call = RECONFIGURE.patience(Duration::from_secs(15));
+
+/// Between two calls for one removal: an election takes a while.
+const REMOVE_AGAIN: Duration = Duration::from_millis(200);
 
 /// A new node has to catch up before it is a member, and that is as much as the log and the snapshot are long.
 const ADD_NODE: Call = RECONFIGURE.within(Duration::from_secs(300)).patience(Duration::from_secs(300));
@@ -387,12 +394,44 @@ impl Admin {
 
     /// Removes a node for good; its id is never used again.
     ///
+    /// A leader that removes itself may be gone before it has answered. To remove a node twice is to remove it once, so it is
+    /// asked again, whoever leads then, until the answer is clear or the deadline has passed.
+    ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Refused`] (the last node).
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Refused`] (the last node); [`ErrorKind::UnknownOutcome`] when nobody could say what
+    /// became of it in time.
     pub async fn remove_node(&self, node: NodeId) -> Result<(), Error> {
         let request = v1::RemoveNodeRequest { node: node.get() };
-        self.ask(RECONFIGURE, request, async |mut c, r| c.remove_node(r).await).await?;
-        Ok(())
+        let within = self.within.unwrap_or(RECONFIGURE.within);
+        let ends = Instant::now().checked_add(within);
+        let mut may_be_done = false;
+        loop {
+            let left = ends.map_or(within, |ends| ends.saturating_duration_since(Instant::now()));
+            let call = REMOVE_NODE.within(left);
+            let send = |channel| {
+                let mut client = admin(channel);
+                async move { client.remove_node(request).await }
+            };
+            match self.coordinator.call(call, send).await {
+                Ok(_) => return Ok(()),
+                // An earlier call has done it, and its answer was lost.
+                Err(error) if may_be_done && error.kind() == ErrorKind::NotFound => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::UnknownOutcome => may_be_done = true,
+                Err(error) if may_be_done && error.is_retryable() => {}
+                Err(error) => return Err(error),
+            }
+            if ends.is_some_and(|ends| Instant::now() + REMOVE_AGAIN >= ends) {
+                return Err(Error::own(
+                    ErrorKind::UnknownOutcome,
+                    format!(
+                        "it is not known whether node {} was removed: nobody has led since that could say it. Ask for it again; it \
+                         takes effect once",
+                        node.get()
+                    ),
+                ));
+            }
+            sleep(REMOVE_AGAIN).await;
+        }
     }
 
     /// Hands the lead to this node, or to whichever voter is the furthest. Returns who leads then.

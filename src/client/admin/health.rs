@@ -24,6 +24,9 @@ pub struct Health {
     pub ready: u64,
     /// Partitions without an owner.
     pub ownerless: Sample,
+    /// Why they have none, each reason once, those of which there are the most first. Empty from a coordinator of an older
+    /// version.
+    pub ownerless_reasons: Vec<OwnerlessReason>,
     /// Partitions on the move.
     pub moving: Sample,
     /// Partitions whose owner tasks fail.
@@ -38,6 +41,28 @@ pub struct Health {
     pub planning_errors: Vec<String>,
     /// Why the leader works badly, such as a disk that takes seconds to flush; empty when it is well.
     pub sick: String,
+}
+
+/// Why partitions have no owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OwnerlessReason {
+    /// One word for programs, such as `lease`, `brake` or `all_drained`. More may come.
+    pub reason: String,
+    /// Of how many partitions.
+    pub partitions: u64,
+    /// The same for people, and what to do.
+    pub means: String,
+}
+
+impl From<v1::health_response::OwnerlessReason> for OwnerlessReason {
+    fn from(wire: v1::health_response::OwnerlessReason) -> OwnerlessReason {
+        OwnerlessReason {
+            reason: checked::text(&wire.reason),
+            partitions: wire.partitions,
+            means: checked::text(&wire.means),
+        }
+    }
 }
 
 /// At most 100 partitions of a kind, and how many there are.
@@ -77,6 +102,7 @@ impl TryFrom<v1::HealthResponse> for Health {
             owned: wire.owned,
             ready: wire.ready,
             ownerless: Sample::read("ownerless", wire.ownerless, wire.ownerless_total)?,
+            ownerless_reasons: wire.ownerless_reasons.into_iter().map(Into::into).collect(),
             moving: Sample::read("moving", wire.moving, wire.moving_total)?,
             failing: Sample::read("failing", wire.failing, wire.failing_total)?,
             suspected: wire.suspected.into_iter().enumerate().map(worker).collect::<Result<_, _>>()?,

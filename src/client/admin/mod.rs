@@ -57,7 +57,7 @@ pub use directives::{Directive, WorkerDetail, WorkerEvent};
 pub use drill::{Drill, DrillMode, DrillPlan, DrillReport, HeldWrite, Verdict};
 pub use explain::{Explanation, WhyNot};
 pub use handle::Admin;
-pub use health::{Health, Sample};
+pub use health::{Health, OwnerlessReason, Sample};
 pub use partition::{Located, MoveStarted, PartitionDetail, WouldMove};
 pub use plan::{BeforeAfter, Plan, PlanWorker, PlannedMove, WhatIf};
 pub use ringfence_api::convert::{Keyspace, Owner, Partition, Phase, Tenure};

@@ -68,7 +68,7 @@ impl Approved {
             let key = planned.partition;
             let keyspace = state.keyspace(key.keyspace);
             // Of a large plan most moves wait for room. They are not looked at before there is some.
-            if let Some(keyspace) = keyspace.filter(|keyspace| budget.moves(keyspace, now) == 0) {
+            if let Some(keyspace) = keyspace.filter(|keyspace| !budget.has_room_for(keyspace, key, now)) {
                 if full.insert(key.keyspace) {
                     self.again_at = self.again_at.into_iter().chain(budget.opens(keyspace, now)).min();
                 }
@@ -76,7 +76,7 @@ impl Approved {
             }
             match (next(state, planned, absent), keyspace) {
                 (Next::Begin(epoch), Some(keyspace)) => {
-                    budget.begins(keyspace, now);
+                    budget.begins(keyspace, key, now);
                     begin.push(Command::Drain {
                         partition: key,
                         epoch,

@@ -11,7 +11,7 @@
 use super::pace::Pace;
 use crate::ids::{Epoch, KeyspaceId, PartitionId, PartitionKey};
 use crate::mutant;
-use crate::state::{Keyspace, Partition, Phase, State};
+use crate::state::{GrantReason, Keyspace, Partition, Phase, State};
 use crate::time::Instant;
 use std::collections::BTreeMap;
 
@@ -31,6 +31,8 @@ struct Flight {
     epoch: Epoch,
     stage: Stage,
     since: Instant,
+    /// It is a move; else a repair, which waits for no room.
+    moved: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +49,8 @@ struct Room {
     flights: usize,
     /// Moves of this minute.
     moves: usize,
+    /// How many moves are in flight, repairs not counted.
+    moving: usize,
 }
 
 impl Budget {
@@ -55,7 +59,7 @@ impl Budget {
         let mut budget = Budget::default();
         for (key, partition) in state.keyspaces().flat_map(|k| k.keys().zip(k.partitions())) {
             if let Some((epoch, stage)) = stage(partition) {
-                budget.flights.insert(key, Flight { epoch, stage, since: now });
+                budget.flights.insert(key, Flight { epoch, stage, since: now, moved: moved(partition) });
             }
         }
         budget
@@ -64,7 +68,7 @@ impl Budget {
     /// A partition has changed.
     pub(super) fn observe(&mut self, key: PartitionKey, now: Instant, state: &State) {
         let partition = state.partition(key);
-        let Some((epoch, stage)) = partition.and_then(stage) else {
+        let Some(((epoch, stage), moved)) = partition.and_then(|p| Some((stage(p)?, moved(p)))) else {
             self.flights.remove(&key);
             return;
         };
@@ -72,7 +76,9 @@ impl Budget {
         if self.flights.get(&key).is_some_and(same) {
             return;
         }
-        self.flights.insert(key, Flight { epoch, stage, since: now });
+        // A move whose owner was lost on the way is still one when its target has it.
+        let moved = moved || self.flights.get(&key).is_some_and(|flight| flight.stage == Stage::Draining);
+        self.flights.insert(key, Flight { epoch, stage, since: now, moved });
         if let Some(Phase::Draining(drain)) = partition.map(Partition::phase)
             && drain.why.is_planned()
         {
@@ -98,14 +104,41 @@ impl Budget {
 
     /// How many more planned moves may begin now.
     pub(super) fn moves(&mut self, keyspace: &Keyspace, now: Instant) -> usize {
-        let Room { flights, moves } = *self.room(keyspace, now);
+        let Room { flights, moves, .. } = *self.room(keyspace, now);
         flights.min(moves)
     }
 
+    /// Whether a planned move of this partition may begin now. One whose owner is not ready is in flight already, and its
+    /// move takes no more room: it is what ends the flight. There are no more moves than may be all the same.
+    pub(super) fn has_room_for(&mut self, keyspace: &Keyspace, key: PartitionKey, now: Instant) -> bool {
+        let flight = self.flight(keyspace, key, now);
+        let Room { flights, moves, moving } = *self.room(keyspace, now);
+        let others = moving.saturating_sub(usize::from(flight.is_some_and(|flight| flight.moved)));
+        let goes_on = flight.is_some() && others < keyspace.policy().max_moves_in_flight() as usize;
+        moves > 0 && (flights > 0 || goes_on)
+    }
+
     /// A planned move is handed out.
-    pub(super) fn begins(&mut self, keyspace: &Keyspace, now: Instant) {
-        let Room { flights, moves } = self.room(keyspace, now);
-        (*flights, *moves) = (flights.saturating_sub(1), moves.saturating_sub(1));
+    pub(super) fn begins(&mut self, keyspace: &Keyspace, key: PartitionKey, now: Instant) {
+        let flight = self.flight(keyspace, key, now);
+        let room = self.room(keyspace, now);
+        room.flights = room.flights.saturating_sub(usize::from(flight.is_none()));
+        room.moves = room.moves.saturating_sub(1);
+        room.moving += usize::from(!flight.is_some_and(|flight| flight.moved));
+    }
+
+    /// Partitions of a keyspace that count as in flight because their owners are not ready.
+    pub(super) fn loading(&self, keyspace: &Keyspace, now: Instant) -> impl Iterator<Item = PartitionKey> {
+        let patience = keyspace.policy().drain_deadline();
+        let loads = move |flight: &Flight| flight.stage == Stage::Loading && flight.counts(now, patience);
+        self.of(keyspace.id()).filter(move |(_, flight)| loads(flight)).map(|(key, _)| *key)
+    }
+
+    /// The flight of this partition, when it counts.
+    fn flight(&self, keyspace: &Keyspace, key: PartitionKey, now: Instant) -> Option<Flight> {
+        let patience = keyspace.policy().drain_deadline();
+        let flight = self.flights.get(&key).filter(|_| !mutant!("budget-holds-up-who-frees-it"));
+        flight.filter(|flight| flight.counts(now, patience)).copied()
     }
 
     /// A grant of this partition is handed out. It may be in flight already: its drain is over.
@@ -119,7 +152,7 @@ impl Budget {
     /// When there is room although nothing happens, if it is time that brings it.
     pub(super) fn opens(&mut self, keyspace: &Keyspace, now: Instant) -> Option<Instant> {
         let (id, patience) = (keyspace.id(), keyspace.policy().drain_deadline());
-        let Room { flights, moves } = *self.room(keyspace, now);
+        let Room { flights, moves, .. } = *self.room(keyspace, now);
         let by_minute = self.pace.opens(id).filter(|_| moves == 0);
         let loading = self.of(id).filter(|(_, flight)| flight.stage == Stage::Loading);
         let ends = loading.map(|(_, flight)| flight.since + patience).filter(|end| now < *end);
@@ -136,12 +169,16 @@ impl Budget {
         if !self.rooms.contains_key(&id) {
             let patience = policy.drain_deadline();
             let counts = |flight: &Flight| flight.counts(now, patience) && !mutant!("budget-blind-to-moves");
-            let in_flight = self.of(id).filter(|(_, flight)| counts(flight)).count();
+            let (mut in_flight, mut moving) = (0, 0);
+            for (_, flight) in self.of(id).filter(|(_, flight)| counts(flight)) {
+                in_flight += 1;
+                moving += usize::from(flight.moved);
+            }
             let flights = (policy.max_moves_in_flight() as usize).saturating_sub(in_flight);
             let moves = self.pace.room(id, policy.moves_per_minute(), now);
-            self.rooms.insert(id, Room { flights, moves });
+            self.rooms.insert(id, Room { flights, moves, moving });
         }
-        self.rooms.entry(id).or_insert(Room { flights: 0, moves: 0 })
+        self.rooms.entry(id).or_insert(Room { flights: 0, moves: 0, moving: 0 })
     }
 }
 
@@ -158,4 +195,31 @@ fn stage(partition: &Partition) -> Option<(Epoch, Stage)> {
         Phase::Owned { ready: true, .. } | Phase::Vacant | Phase::Cooling(_) => return None,
     };
     Some((partition.epoch()?, stage))
+}
+
+/// Whether it is on its way by a move, and not because it had no owner.
+fn moved(partition: &Partition) -> bool {
+    let by = match partition.phase() {
+        Phase::Draining(drain) => Some(drain.why),
+        _ => partition.history().last().map(|tenure| tenure.why),
+    };
+    match by {
+        None
+        | Some(GrantReason::First | GrantReason::Failover | GrantReason::Vacated | GrantReason::Returned) => {
+            false
+        }
+        Some(
+            GrantReason::Balance
+            | GrantReason::Operator
+            | GrantReason::Join
+            | GrantReason::Drain
+            | GrantReason::Weight
+            | GrantReason::Zone
+            | GrantReason::Pin
+            | GrantReason::Load
+            | GrantReason::Label
+            | GrantReason::Plan
+            | GrantReason::Split,
+        ) => true,
+    }
 }

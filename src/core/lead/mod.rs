@@ -11,8 +11,10 @@ mod approved;
 mod brake;
 mod budget;
 mod evenness;
+mod forgiveness;
 mod holds;
 mod loads;
+mod ownerless;
 mod pace;
 mod picture;
 mod placing;
@@ -29,14 +31,16 @@ mod tests;
 pub use approved::Approved;
 pub use brake::{Brake, Share};
 pub use budget::Budget;
+pub use forgiveness::{FORGIVEN_AFTER, Forgiveness};
 pub use holds::Holds;
 pub use loads::{LoadSource, Loads, Weights};
+pub use ownerless::Ownerless;
 pub use picture::{Outlook, ZONE_LABEL};
 pub use placing::{Placing, Settings};
 pub use presence::{GRACE, Presence};
 pub use receive::{NoMove, Unfit, operators_move, receive};
 pub use release::release;
-pub use survey::{Survey, WhatIf};
+pub use survey::{PinTrouble, Stays, Survey, WhatIf};
 pub use timers::Timers;
 
 use crate::ids::{PartitionKey, SessionId, Term};
@@ -68,6 +72,8 @@ pub struct Leadership {
     pub loads: Loads,
     /// Workers that were restarted, and have come back.
     holds: Holds,
+    /// Setbacks that owners have outlived.
+    forgiveness: Forgiveness,
     /// Who was without a connection at the last look.
     absent: BTreeSet<SessionId>,
 }
@@ -81,8 +87,8 @@ impl Leadership {
         let (presence, placing) = (Presence::new(now), Placing::new(now, state, settings));
         let (approved, budget, absent) = (Approved::default(), Budget::new(now, state), BTreeSet::new());
         let holds = Holds::new(state);
-        let loads = Loads::new(now, state);
-        Leadership { lessor, timers, presence, placing, approved, budget, loads, holds, absent }
+        let (loads, forgiveness) = (Loads::new(now, state), Forgiveness::new(now, state));
+        Leadership { lessor, timers, presence, placing, approved, budget, loads, holds, forgiveness, absent }
     }
 
     /// The term it belongs to.
@@ -101,11 +107,13 @@ impl Leadership {
                 Event::Partition { key, .. } => {
                     self.timers.observe(*key, now, state, &self.lessor);
                     self.budget.observe(*key, now, state);
+                    self.forgiveness.observe(*key, now, state);
                 }
                 Event::KeyspaceDeleted(id, _) => {
                     self.timers.keyspace_deleted(*id);
                     self.budget.forget(*id);
                     self.loads.forget(*id);
+                    self.forgiveness.forget(*id);
                 }
                 // One created again under a name that was used before begins by cooling, and all of it does: a million
                 // partitions that do not cool are not looked at one by one.
@@ -213,6 +221,8 @@ impl Leadership {
             entries.extend(self.placing.moves(now, state, absent, &self.loads, budget));
         }
         self.budget.look_ends();
+        let forgiven = self.forgiveness.due(now, state);
+        entries.extend(forgiven.chunks(MAX_COMMANDS).map(<[Command]>::to_vec));
         entries
     }
 }

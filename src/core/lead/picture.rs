@@ -10,6 +10,7 @@ use crate::placement::{
 };
 use crate::state::{
     CoolingWhy, Drain, GrantReason, Keyspace, Partition, PartitionSettings, Phase, Session, State,
+    WorkerSettings,
 };
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,6 +95,29 @@ impl<'a> Picture<'a> {
         (waits || freed()).then(|| Picture::of(state, id, outlook))?
     }
 
+    /// Whether an operator's word takes one of these partitions from its owner.
+    pub(super) fn demands_any(&self, mut keys: impl Iterator<Item = PartitionKey>) -> bool {
+        let standings = self.candidates.iter().zip(&self.sessions);
+        let emptied: BTreeSet<SessionId> = standings
+            .filter(|(candidate, _)| candidate.standing.gives_up())
+            .map(|(_, session)| session.id())
+            .collect();
+        let settings = self.keyspace.settings();
+        if emptied.is_empty() && settings.is_empty() {
+            return false;
+        }
+        let pinned_to = |key: &PartitionKey| {
+            let (worker, _) = settings.get(&key.partition)?.pin.as_ref()?;
+            let at = self.candidates.binary_search_by(|candidate| candidate.worker.cmp(worker)).ok()?;
+            self.candidates[at].standing.takes().then(|| self.sessions[at].id())
+        };
+        keys.any(|key| {
+            let partition = self.keyspace.partitions().get(key.partition.get() as usize);
+            let Some(owner) = partition.and_then(Partition::owner) else { return false };
+            emptied.contains(&owner) || pinned_to(&key).is_some_and(|to| to != owner)
+        })
+    }
+
     /// Where its partitions stand. Those in `moved` stay with whoever has them.
     pub(super) fn spots(&self, moved: &BTreeMap<PartitionKey, Instant>, outlook: Outlook<'_>) -> Spots {
         let keyspace = self.keyspace;
@@ -105,8 +129,7 @@ impl<'a> Picture<'a> {
             self.sessions.iter().filter_map(|s| Some((s.worker(), *by_id.get(&s.id())?))).collect();
         let takes = |ix: WorkerIx| self.candidates[ix.get()].standing.takes();
         // A freeze does not stop what has begun.
-        let completes =
-            |ix: WorkerIx| takes(ix) || self.candidates[ix.get()].standing == WorkerStanding::Frozen;
+        let completes = |ix: WorkerIx| takes(ix) || self.candidates[ix.get()].standing.is_frozen();
         let settings = |key: PartitionKey| keyspace.settings().get(&key.partition);
         let stays = |key: PartitionKey| {
             let frozen =
@@ -216,7 +239,7 @@ pub(super) fn standing(
             standing_by_settings(state, keyspace, session.worker(), session.labels())
         }
         Err(Unfit::NotServing | Unfit::Leaving | Unfit::Suspected | Unfit::Absent) => WorkerStanding::Away,
-        Err(Unfit::Frozen) => WorkerStanding::Frozen,
+        Err(Unfit::Frozen) => standing_by_settings(state, keyspace, session.worker(), session.labels()),
         Err(Unfit::Ineligible(constraint)) => WorkerStanding::Ineligible(constraint),
         Err(Unfit::Drained) => WorkerStanding::Drained,
         Err(Unfit::Cordoned) => WorkerStanding::Cordoned,
@@ -231,9 +254,15 @@ pub(super) fn standing_by_settings(
     labels: &BTreeMap<String, String>,
 ) -> WorkerStanding {
     let set = state.worker_settings().get(worker);
-    let on = |of: fn(&crate::state::WorkerSettings) -> bool| set.is_some_and(of);
+    let on = |of: fn(&WorkerSettings) -> bool| set.is_some_and(of);
     if on(|set| set.frozen.is_some()) && !mutant!("worker-freeze-ignored") {
-        WorkerStanding::Frozen
+        let out =
+            on(WorkerSettings::takes_nothing) || unmet(keyspace.policy().constraints(), labels).is_some();
+        if out || mutant!("frozen-stand-in-for-nobody") {
+            WorkerStanding::FrozenOut
+        } else {
+            WorkerStanding::Frozen
+        }
     } else if let Some(constraint) = unmet(keyspace.policy().constraints(), labels) {
         WorkerStanding::Ineligible(constraint.clone())
     } else if on(|set| set.drain().is_some()) && !mutant!("drain-ignored") {

@@ -53,7 +53,7 @@ pub fn receive(
     match standing_by_settings(state, keyspace, session.worker(), session.labels()) {
         // The settings say nothing of who is away.
         WorkerStanding::Takes | WorkerStanding::Away => Ok(()),
-        WorkerStanding::Frozen => Err(Unfit::Frozen),
+        WorkerStanding::Frozen | WorkerStanding::FrozenOut => Err(Unfit::Frozen),
         WorkerStanding::Ineligible(constraint) => Err(Unfit::Ineligible(constraint)),
         WorkerStanding::Drained => Err(Unfit::Drained),
         WorkerStanding::Cordoned => Err(Unfit::Cordoned),

@@ -78,8 +78,8 @@ pub(super) fn due(
             let keys = row.map(|number| PartitionKey { keyspace: id, partition: PartitionId::new(number) });
             keys.map(|key| Command::Split { partition: key, epoch: epoch_of(state, key) }).collect()
         };
-        if step.iter().any(|command| matches!(command, Command::Drain { .. })) {
-            budget.begins(keyspace, now);
+        if let [Command::Drain { partition, .. }] = step[..] {
+            budget.begins(keyspace, partition, now);
         }
         if !step.is_empty() {
             entries.push(std::iter::once(Command::Under { directive }).chain(step).collect());
@@ -105,9 +105,11 @@ fn drain(
     let partition = state.partition(key)?;
     let Phase::Owned { session, .. } = partition.phase() else { return None };
     let owner = state.session(*session)?;
+    let owners = standing(state, keyspace, owner, absent);
     if keyspace.settings().get(&key.partition).is_some_and(|set| set.frozen.is_some())
-        || matches!(standing(state, keyspace, owner, absent), WorkerStanding::Away | WorkerStanding::Frozen)
-        || budget.moves(keyspace, now) == 0
+        || owners == WorkerStanding::Away
+        || owners.is_frozen()
+        || !budget.has_room_for(keyspace, key, now)
     {
         return None;
     }

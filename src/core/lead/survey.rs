@@ -4,14 +4,16 @@
 use super::Leadership;
 use super::loads::{LoadSource, Weights};
 use super::picture::{Outlook, Picture, ZONE_LABEL, standing_by_settings};
-use crate::ids::{Epoch, KeyspaceId, KeyspaceName, PartitionId, WorkerId};
+use super::receive::{Unfit, receive};
+use crate::ids::{Epoch, KeyspaceId, KeyspaceName, PartitionId, PartitionKey, WorkerId};
 use crate::placement::{
     Candidate, Explanation, Pin, Plan, PlanError, Rules, Spot, Standing, Vacancy, View, Weight, WorkerIx,
     ZoneIx, explain, plan,
 };
-use crate::state::{BalanceBy, Partition, State};
+use crate::state::{BalanceBy, Partition, Phase, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Something to suppose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +51,66 @@ pub struct Survey {
     rules: Rules,
 }
 
+/// Why no plan moves a partition that has an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stays {
+    /// It is frozen.
+    Frozen,
+    /// An operator moved it, and it is moved by nobody else for so much longer.
+    CoolsDown(Duration),
+    /// Its owner is not ready; what operators demand it gives up all the same.
+    NotReady,
+    /// Its owner was told to give it up, for a worker that is gone.
+    NowhereToGo,
+}
+
+/// Why the worker that a partition is pinned to may not have it now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PinTrouble {
+    /// It has no session.
+    Absent,
+    /// It has one.
+    Unfit(Unfit),
+}
+
 impl Leadership {
+    /// Why no plan moves a partition that has an owner; nothing when one may.
+    pub fn stays(&self, now: Instant, state: &State, key: PartitionKey) -> Vec<Stays> {
+        let (Some(keyspace), Some(partition)) = (state.keyspace(key.keyspace), state.partition(key)) else {
+            return Vec::new();
+        };
+        let mut stays = Vec::new();
+        let frozen = keyspace.settings().get(&key.partition).is_some_and(|set| set.frozen.is_some());
+        stays.extend(frozen.then_some(Stays::Frozen));
+        let moved = self.placing.moved().get(&key).filter(|_| partition.owner().is_some());
+        let left = moved.map(|at| self.placing.settings().cool_down.saturating_sub(now.since(*at)));
+        stays.extend(left.filter(|left| !left.is_zero()).map(Stays::CoolsDown));
+        stays.extend(match partition.phase() {
+            Phase::Owned { ready: false, .. } => Some(Stays::NotReady),
+            Phase::Draining(drain) if state.session_of(&drain.to).is_none() => Some(Stays::NowhereToGo),
+            _ => None,
+        });
+        stays
+    }
+
+    /// The worker that a partition is pinned to, and why that one may not have it now, if it may not.
+    pub fn pin(
+        &self,
+        now: Instant,
+        state: &State,
+        key: PartitionKey,
+    ) -> Option<(WorkerId, Option<PinTrouble>)> {
+        let keyspace = state.keyspace(key.keyspace)?;
+        let (worker, _) = keyspace.settings().get(&key.partition)?.pin.as_ref()?;
+        let trouble = match state.session_of(worker) {
+            None => Some(PinTrouble::Absent),
+            Some(session) => {
+                receive(state, keyspace, session, &self.presence.absent(now)).err().map(PinTrouble::Unfit)
+            }
+        };
+        Some((worker.clone(), trouble))
+    }
+
     /// The keyspace as this leadership would plan it now.
     pub fn survey(&self, now: Instant, state: &State, id: KeyspaceId) -> Option<Survey> {
         let (nobody, nothing, absent) = (BTreeSet::new(), BTreeSet::new(), self.presence.absent(now));

@@ -49,8 +49,11 @@ pub enum WorkerStanding {
     Away,
     /// It gives up all that can be moved, and gets nothing.
     Drained,
-    /// Nothing moves to it or from it.
+    /// No planned move goes to it or comes from it. What has no owner goes to it when no worker takes partitions, and
+    /// only then: a freeze is about balance, and must not keep partitions down.
     Frozen,
+    /// The same of one that is drained or cordoned besides, or whose labels are in the way: it gets nothing at all.
+    FrozenOut,
     /// Its labels forbid it this keyspace: as with a drain it gives up what it has. The constraint that is not met.
     Ineligible(Constraint),
 }
@@ -59,6 +62,11 @@ impl WorkerStanding {
     /// Whether it may be given partitions.
     pub fn takes(&self) -> bool {
         *self == WorkerStanding::Takes
+    }
+
+    /// Whether an operator froze it.
+    pub fn is_frozen(&self) -> bool {
+        matches!(self, WorkerStanding::Frozen | WorkerStanding::FrozenOut)
     }
 
     /// Whether it is to end up with nothing.

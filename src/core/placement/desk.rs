@@ -39,7 +39,9 @@ impl Stance {
             (Standing::Owned { by, movable: false }, _) => Stance::Fixed(by),
             (Standing::Owned { by, movable: true }, pin) => match (&workers[by.get()].standing, pin) {
                 _ if rules.repairs_only && !mutant!("freeze-ignored") => Stance::Fixed(by),
-                (WorkerStanding::Frozen | WorkerStanding::Away, _) => Stance::Fixed(by),
+                (WorkerStanding::Frozen | WorkerStanding::FrozenOut | WorkerStanding::Away, _) => {
+                    Stance::Fixed(by)
+                }
                 (_, Some(to)) if to == by => Stance::Fixed(by),
                 (_, Some(to)) => Stance::Ordered { from: Some(by), to },
                 (WorkerStanding::Takes, None) => Stance::Movable(by),

@@ -5,7 +5,7 @@ use super::candidate::{WorkerIx, WorkerStanding};
 use super::desk::Desk;
 use super::error::PlanError;
 use super::obstacles::Unplaced;
-use super::plan::{Plan, PlannedMove, made, with_ring_and_keys};
+use super::plan::{Plan, PlannedMove, made, stand_ins, with_ring_and_keys, with_stand_ins};
 use super::ring::Ring;
 use super::spot::{Spot, Standing};
 use super::view::View;
@@ -52,6 +52,8 @@ pub enum Because {
     Fixed,
     /// It is on its way there.
     Arriving,
+    /// Nobody takes partitions, and what has no owner goes to frozen workers then.
+    StandsIn,
     /// It waits and has no owner.
     Waits,
     /// Nobody can take it.
@@ -81,6 +83,16 @@ pub enum Hold {
     RepairsOnly,
     /// Its owner holds no more than its share.
     WithinShare,
+    /// Its owner holds more than its share, and no move of this partition would make workers more even, by more than is
+    /// worth one.
+    NoBetterPlace {
+        /// What its owner holds.
+        holds: u64,
+        /// Its share, rounded up.
+        share: u64,
+    },
+    /// Its owner may hold more than its share, and nothing is evened out before the loads are known.
+    LoadsUnknown,
 }
 
 /// Why a worker does not have a partition.
@@ -111,13 +123,23 @@ pub enum WhyNot {
     OwnerKeeps,
     /// It has room, and comes later in the partition's order of preference.
     FurtherRound,
-    /// It has room, and nobody gets the partition while it waits.
+    /// Nobody gets the partition while it waits.
     PartitionWaits,
+    /// The partition stays where it is, whatever room there is elsewhere; [`Explanation::holds`] says why.
+    PartitionStays,
 }
 
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Hold::NoBetterPlace { holds, share } => {
+                return write!(
+                    f,
+                    "its owner holds {holds} of a share of {share}, and to move this partition would not bring workers closer \
+                     together by more than a move is worth: pin it elsewhere to move it all the same"
+                );
+            }
+            Hold::LoadsUnknown => "nothing is evened out before the loads are known: wait",
             Hold::Pinned => "it is pinned there: take the pin away",
             Hold::Fixed => {
                 "it is frozen, cools down after a move, or is being given up with nowhere to go: unfreeze it, or wait"
@@ -148,6 +170,13 @@ impl fmt::Display for WhyNot {
             WhyNot::Ineligible => "has the wrong labels: change them, or the keyspace's constraints",
             WhyNot::PinnedElsewhere => "is not where the pin wants it: move the pin",
             WhyNot::Avoided => "is where it failed last: it may go back when no other takes it",
+            // A share has a fraction, and who holds its whole part is no less even than who holds one more.
+            WhyNot::Full { holds, share } if holds < share => {
+                return write!(
+                    f,
+                    "holds {holds}, the whole part of its share: raise its weight, or pin the partition to it"
+                );
+            }
             WhyNot::Full { holds, share } => {
                 return write!(
                     f,
@@ -156,7 +185,8 @@ impl fmt::Display for WhyNot {
             }
             WhyNot::OwnerKeeps => "has room, and the owner keeps what it has: pin the partition to it",
             WhyNot::FurtherRound => "has room, and others are preferred: pin the partition to it",
-            WhyNot::PartitionWaits => "has room, and gets it when it is not waited for any more",
+            WhyNot::PartitionWaits => "may get it when it is not waited for any more",
+            WhyNot::PartitionStays => "may get it when the partition may move: see what keeps it there",
         })
     }
 }
@@ -172,7 +202,9 @@ pub fn explain(view: &View<'_>, partition: PartitionId) -> Result<Explanation, P
             return Err(PlanError::NoSuchPartition { partition, partitions: view.partitions.len() });
         };
         let plan = made(view, ring, keys);
-        let desk = Desk::new(view, ring, keys);
+        let standing_in = stand_ins(view);
+        let worked = standing_in.as_deref().map_or(*view, |workers| with_stand_ins(view, workers));
+        let desk = Desk::new(&worked, ring, keys);
         let yardstick = match view.loads {
             Some(loads) => Yardstick::of_loads(&desk, loads),
             None => Yardstick::of_counts(&desk),
@@ -228,6 +260,7 @@ impl Asked<'_> {
             };
         };
         match (self.spot.standing, self.ring.home(self.key)) {
+            _ if self.planned.is_some() && self.standing(place).is_frozen() => Because::StandsIn,
             _ if self.pin() == Some(place) => Because::Pinned,
             (Standing::InFlight { .. }, _) => Because::Arriving,
             (_, Some(home)) if home == place => Because::Home,
@@ -261,13 +294,37 @@ impl Asked<'_> {
         holds.extend(match self.standing(owner) {
             WorkerStanding::Cordoned => Some(Hold::OwnerCordoned),
             WorkerStanding::Away => Some(Hold::OwnerAway),
-            WorkerStanding::Frozen => Some(Hold::OwnerFrozen),
+            WorkerStanding::Frozen | WorkerStanding::FrozenOut => Some(Hold::OwnerFrozen),
             WorkerStanding::Drained | WorkerStanding::Ineligible(_) => {
                 (!anybody).then_some(Hold::NobodyTakes)
             }
-            WorkerStanding::Takes => holds.is_empty().then_some(Hold::WithinShare),
+            WorkerStanding::Takes => holds.is_empty().then(|| self.evenness_holds(owner)),
         });
         holds
+    }
+
+    /// What balance has to do with it that it stays.
+    fn evenness_holds(&self, owner: WorkerIx) -> Hold {
+        let (holds, share) = (self.after.loads[owner.get()], self.yardstick.shares[owner.get()]);
+        if holds <= share {
+            Hold::WithinShare
+        } else if self.view.rules.even_out {
+            Hold::NoBetterPlace { holds, share }
+        } else {
+            Hold::LoadsUnknown
+        }
+    }
+
+    /// Whether it stays with whoever has it, however even that is.
+    fn stays(&self) -> bool {
+        let kept = |owner: WorkerIx| {
+            let standing = self.standing(owner);
+            standing.is_frozen() || *standing == WorkerStanding::Away
+        };
+        let fixed =
+            matches!(self.spot.standing, Standing::InFlight { .. } | Standing::Owned { movable: false, .. });
+        let owned = self.spot.counts_at().filter(|_| self.planned.is_none());
+        owned.is_some_and(|owner| fixed || self.view.rules.repairs_only || kept(owner))
     }
 
     fn others(&self) -> Vec<(WorkerIx, WhyNot)> {
@@ -283,10 +340,21 @@ impl Asked<'_> {
             if self.place == Some(worker) {
                 with_room = WhyNot::FurtherRound;
             } else {
-                others.push((worker, self.no_room(worker).unwrap_or(with_room)));
+                others.push((worker, self.why_not(worker, with_room)));
             }
         }
         others
+    }
+
+    /// Why a worker does not have it. What room it has is beside the point where the partition goes nowhere.
+    fn why_not(&self, worker: WorkerIx, with_room: WhyNot) -> WhyNot {
+        match self.no_room(worker) {
+            None | Some(WhyNot::Full { .. } | WhyNot::Avoided) if self.stays() => WhyNot::PartitionStays,
+            Some(WhyNot::Full { .. } | WhyNot::Avoided) if self.spot.standing == Standing::Held => {
+                WhyNot::PartitionWaits
+            }
+            why => why.unwrap_or(with_room),
+        }
     }
 
     /// Whether a worker that the partition would prefer to this one could have it.
@@ -309,7 +377,7 @@ impl Asked<'_> {
             WorkerStanding::Cordoned => Some(WhyNot::Cordoned),
             WorkerStanding::Away => Some(WhyNot::Away),
             WorkerStanding::Drained => Some(WhyNot::Drained),
-            WorkerStanding::Frozen => Some(WhyNot::Frozen),
+            WorkerStanding::Frozen | WorkerStanding::FrozenOut => Some(WhyNot::Frozen),
             WorkerStanding::Ineligible(_) => Some(WhyNot::Ineligible),
             WorkerStanding::Takes if self.pin().is_some_and(|pin| pin != worker) => {
                 Some(WhyNot::PinnedElsewhere)

@@ -37,7 +37,7 @@ impl Takers {
                 WorkerStanding::Cordoned => &mut takers.cordoned,
                 WorkerStanding::Away => &mut takers.away,
                 WorkerStanding::Drained => &mut takers.drained,
-                WorkerStanding::Frozen => &mut takers.frozen,
+                WorkerStanding::Frozen | WorkerStanding::FrozenOut => &mut takers.frozen,
                 WorkerStanding::Ineligible(constraint) => match takers.ineligible.get_mut(constraint) {
                     Some(count) => count,
                     None => takers.ineligible.entry(constraint.clone()).or_default(),
@@ -67,7 +67,7 @@ impl fmt::Display for Takers {
 }
 
 /// Why nobody can take a partition. It is the same for all of a keyspace: whoever takes partitions can take any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unplaced {
     /// There is no worker.
     NoWorkers,
@@ -77,7 +77,8 @@ pub enum Unplaced {
     AllAway,
     /// All are drained.
     AllDrained,
-    /// All are frozen.
+    /// All are frozen, and drained or cordoned besides, or their labels are in the way. One that is only frozen takes what
+    /// nobody else may.
     AllFrozen,
     /// The labels of all are in the way; [`Takers`] names the constraints.
     AllIneligible,
@@ -86,12 +87,18 @@ pub enum Unplaced {
 }
 
 impl Unplaced {
+    /// Why none of these workers takes what has no owner; `None` when one does.
+    pub fn among(workers: &[Candidate]) -> Option<Unplaced> {
+        let takes = |worker: &Candidate| worker.standing.takes() || worker.standing == WorkerStanding::Frozen;
+        (!workers.iter().any(takes)).then(|| Unplaced::because_of(workers))
+    }
+
     pub(super) fn because_of(workers: &[Candidate]) -> Unplaced {
         let one = |worker: &Candidate| match worker.standing {
             WorkerStanding::Cordoned => Unplaced::AllCordoned,
             WorkerStanding::Away => Unplaced::AllAway,
             WorkerStanding::Drained => Unplaced::AllDrained,
-            WorkerStanding::Frozen => Unplaced::AllFrozen,
+            WorkerStanding::Frozen | WorkerStanding::FrozenOut => Unplaced::AllFrozen,
             WorkerStanding::Ineligible(_) => Unplaced::AllIneligible,
             WorkerStanding::Takes => Unplaced::NoneTakes,
         };
@@ -110,7 +117,9 @@ impl fmt::Display for Unplaced {
             Unplaced::AllCordoned => "all workers are cordoned: uncordon one, or start another",
             Unplaced::AllAway => "all workers are suspected, without a connection or leaving: wait, or start another",
             Unplaced::AllDrained => "all workers are drained: end a drain, or start another",
-            Unplaced::AllFrozen => "all workers are frozen: unfreeze one, or start another",
+            Unplaced::AllFrozen => {
+                "all workers are frozen, and drained, cordoned or without the right labels besides: end that of one, or start another"
+            }
             Unplaced::AllIneligible => {
                 "the labels of all workers are in the way: change the keyspace's constraints, or start a worker that meets them"
             }

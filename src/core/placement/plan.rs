@@ -1,14 +1,15 @@
 //! The plan: the moves from what is to what should be, why each, and what could not be done.
 
 use super::balance::{Balance, Yardstick};
-use super::candidate::WorkerIx;
+use super::candidate::{Candidate, WorkerIx, WorkerStanding};
 use super::desk::Desk;
 use super::error::PlanError;
 use super::keys::PartitionKeys;
 use super::obstacles::{Overfull, Takers, UnmetPin, Unplaced, overfull, unmet_pins};
 use super::reason::Reason;
 use super::ring::Ring;
-use super::view::View;
+use super::spot::{Spot, Standing};
+use super::view::{Rules, View};
 use super::{counts, weighed};
 use crate::ids::PartitionId;
 
@@ -101,8 +102,36 @@ pub(super) fn with_ring_and_keys<T>(
     Ok(use_them(ring, keys.as_slice()))
 }
 
+/// The workers of a view in which something has no owner and nobody takes partitions, with those that are only frozen in
+/// the place of takers. `None` in any other view.
+pub(super) fn stand_ins(view: &View<'_>) -> Option<Vec<Candidate>> {
+    let standings = || view.workers.iter().map(|worker| &worker.standing);
+    let vacant = |spot: &Spot| matches!(spot.standing, Standing::Vacant(_));
+    let needed = !standings().any(WorkerStanding::takes)
+        && standings().any(|standing| *standing == WorkerStanding::Frozen)
+        && view.partitions.iter().any(vacant);
+    let stand_in = |worker: &Candidate| match worker.standing {
+        WorkerStanding::Frozen => Candidate { standing: WorkerStanding::Takes, ..worker.clone() },
+        _ => worker.clone(),
+    };
+    needed.then(|| view.workers.iter().map(stand_in).collect())
+}
+
+/// The view as its repairs are planned: where frozen workers stand in, nothing moves that has an owner.
+pub(super) fn with_stand_ins<'a>(view: &View<'a>, workers: &'a [Candidate]) -> View<'a> {
+    View { workers, rules: Rules { repairs_only: true, ..view.rules }, ..*view }
+}
+
 /// The plan for a view that was checked.
 pub(super) fn made(view: &View<'_>, ring: &Ring, keys: &[u64]) -> Plan {
+    match stand_ins(view) {
+        Some(workers) => made_from(&with_stand_ins(view, &workers), view, ring, keys),
+        None => made_from(view, view, ring, keys),
+    }
+}
+
+/// The plan for a view, with what is said of the workers as they stand in `told`.
+fn made_from(view: &View<'_>, told: &View<'_>, ring: &Ring, keys: &[u64]) -> Plan {
     let mut desk = Desk::new(view, ring, keys);
     let yardstick = match view.loads {
         Some(loads) => {
@@ -126,13 +155,13 @@ pub(super) fn made(view: &View<'_>, ring: &Ring, keys: &[u64]) -> Plan {
     let before = Balance::before(view, &zones, &yardstick);
     let after = before.once_done(view, &zones, &yardstick, &moves);
     Plan {
-        overfull: overfull(view, &moves, &after, &yardstick),
-        unmet_pins: unmet_pins(view, &stances),
+        overfull: overfull(told, &moves, &after, &yardstick),
+        unmet_pins: unmet_pins(told, &stances),
         unplaced: {
-            let why = Unplaced::because_of(view.workers);
+            let why = Unplaced::because_of(told.workers);
             unplaced.into_iter().map(|partition| (PartitionId::new(partition), why)).collect()
         },
-        takers: Takers::among(view.workers),
+        takers: Takers::among(told.workers),
         shares: yardstick.shares,
         moves,
         before,

@@ -8,7 +8,8 @@ use crate::ids::{Epoch, KeyspaceId, LogIndex, PartitionId, PartitionKey, Session
 use crate::lead::{GRACE, Leadership, operators_move, release};
 use crate::placement::{Candidate, Evenness, PlanError, SmoothedLoad, Weight};
 use crate::state::{
-    Command, Entry, Event as Change, Join, Outcome, PartitionChange, Phase, Refused, Released, Session, State,
+    Command, Entry, Event as Change, Join, Outcome, Partition, PartitionChange, Phase, Refused, Released,
+    Session, State,
 };
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -346,6 +347,7 @@ impl Simulation {
             keyspaces: BTreeSet::from([self.keyspace]),
             replaces: self.state.session_of(worker).map(Session::id),
             splits: false,
+            again: false,
         };
         self.apply(vec![Command::Join(Box::new(join))])?;
         if let Some(session) = self.state.session_of(worker).map(Session::id) {
@@ -370,7 +372,15 @@ impl Simulation {
         self.renew_one(session);
         self.leader.presence.disconnected(session, self.now);
         self.failed.insert(session);
-        held.into_iter().for_each(|key| self.ledger.serve(key.partition, Service::Ownerless));
+        for key in held {
+            // A move whose target dies before it is ready has come to nothing. The leader sees no more than that it takes long.
+            let loading =
+                |partition: &Partition| matches!(partition.phase(), Phase::Owned { ready: false, .. });
+            if self.state.partition(key).is_some_and(loading) {
+                self.ledger.ended(key.partition);
+            }
+            self.ledger.serve(key.partition, Service::Ownerless);
+        }
         // It is suspected after each third, and its lease ends; where fences take over, it is not waited for so long, but
         // not in the first third of a leader either.
         let third = ttl / 3;

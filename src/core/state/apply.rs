@@ -163,6 +163,7 @@ impl Change<'_> {
             }
             Command::Ready { partition, epoch, session } => self.ready(*partition, *epoch, *session),
             Command::EndCooling { partition, epoch } => self.end_cooling(*partition, *epoch),
+            Command::Forgive { partition, epoch } => Ok(self.forgive(*partition, *epoch)),
             Command::Direct { subject, by, what, reason } => Ok(self.direct(subject, by, what, reason)),
             Command::Under { directive } => self.under(*directive),
             Command::SetWorker { worker, change } => self.set_worker(worker, change),

@@ -173,6 +173,14 @@ pub enum Command {
         /// Its last epoch.
         epoch: Epoch,
     },
+    /// Its owner has been ready for long enough: the next failure is a first one again. Of another epoch, or of an owner that
+    /// is not ready, it changes nothing.
+    Forgive {
+        /// The partition.
+        partition: PartitionKey,
+        /// Its epoch.
+        epoch: Epoch,
+    },
     /// Remembers what an operator decided. The rest of the entry is done in the name of this directive.
     Direct {
         /// What it is about.
@@ -294,6 +302,8 @@ pub struct Join {
     /// It can own partitions that are split: it raises the fences of those that they come from, and asks of each key
     /// whether it is its partition's.
     pub splits: bool,
+    /// Its process had a session before: it was not restarted.
+    pub again: bool,
 }
 
 /// The secret's hash and the nonce stay out of logs: who knows a nonce may take the session over.

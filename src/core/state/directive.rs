@@ -53,7 +53,7 @@ pub enum Subject {
 pub struct WorkerSettings {
     /// It gives up all it has and gets nothing.
     pub drained: Option<LogIndex>,
-    /// The same until it joins again, for whoever stops it to start it anew.
+    /// The same until another process of its name joins, for whoever stops it to start it anew.
     pub drained_until_join: Option<LogIndex>,
     /// It keeps what it has and gets nothing.
     pub cordoned: Option<LogIndex>,

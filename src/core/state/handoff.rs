@@ -325,6 +325,20 @@ impl Change<'_> {
         Ok(Outcome::Done)
     }
 
+    /// Its owner works: what failed before it is forgotten.
+    pub(super) fn forgive(&mut self, key: PartitionKey, epoch: Epoch) -> Outcome {
+        let works = |partition: &&Partition| partition.ready() && partition.setback.is_some();
+        if self.find_at(key, epoch).ok().filter(works).is_none() {
+            return Outcome::Unchanged;
+        }
+        // Whoever watches the map or the assignment sees nothing of it.
+        if let Some(slot) = self.state.partition_mut(key) {
+            self.journal.push(Undo::Partition(key, Box::new(slot.clone())));
+            slot.setback = None;
+        }
+        Outcome::Done
+    }
+
     /// Takes the partition from its owner. What it waits for before the next grant follows from how it was lost.
     pub(super) fn vacate(&mut self, key: PartitionKey, how: Freed) {
         let Some(policy) = self.state.keyspaces.get(&key.keyspace).map(|k| &k.policy) else { return };

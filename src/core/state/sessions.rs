@@ -78,8 +78,10 @@ impl Change<'_> {
         );
         self.journal.push(Undo::Joined(id));
         self.events.push(Event::Joined(id));
-        // Whoever stopped it to start it anew has done so.
-        self.end_drain_until_join(&join.worker);
+        // Whoever stopped it to start it anew has done so. A process that lost its lease is still to be stopped.
+        if !join.again || mutant!("drain-ends-with-a-lost-lease") {
+            self.end_drain_until_join(&join.worker);
+        }
         Ok(Outcome::Joined(id))
     }
 

@@ -5,10 +5,12 @@ use crate::context::Context;
 use crate::formation::Formation;
 use ringfence_api::Failure;
 use ringfence_api::convert::Partition;
-use ringfence_api::v1;
+use ringfence_api::v1::{self, health_response::OwnerlessReason};
 use ringfence_core::ids::{KeyspaceId, PartitionId, PartitionKey};
-use ringfence_core::lead::Brake;
+use ringfence_core::lead::{Brake, Ownerless};
 use ringfence_core::state::{Keyspace, Phase, State, Takeover};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How many partitions, or workers, are named one by one.
@@ -50,10 +52,33 @@ pub(super) async fn health(
         state.keyspaces().map(Keyspace::id).collect()
     };
     // One keyspace at a time, so that what is applied does not wait for millions of partitions to be counted.
+    let mut reasons: BTreeMap<Ownerless, u64> = BTreeMap::new();
     for id in ids {
-        add_keyspace(&mut health, &context.replica.lock().state, id);
+        let now = context.clock.now();
+        let local = context.replica.lock();
+        let ownerless = health.ownerless_total;
+        add_keyspace(&mut health, &local.state, id);
+        let leadership = local.leadership.as_ref().filter(|led| led.term() == term);
+        if let Some(led) = leadership.filter(|_| health.ownerless_total > ownerless) {
+            for (why, partitions) in led.ownerless(now, &local.state, id) {
+                *reasons.entry(why).or_default() += partitions;
+            }
+        }
     }
+    health.ownerless_reasons = told(reasons);
     Ok(health)
+}
+
+/// The reasons, those of which there are the most first.
+fn told(reasons: BTreeMap<Ownerless, u64>) -> Vec<OwnerlessReason> {
+    let mut reasons: Vec<(Ownerless, u64)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(why, partitions)| (Reverse(*partitions), *why));
+    let told = |(why, partitions): (Ownerless, u64)| OwnerlessReason {
+        reason: why.code().to_owned(),
+        partitions,
+        means: why.to_string(),
+    };
+    reasons.into_iter().map(told).collect()
 }
 
 fn add_keyspace(health: &mut v1::HealthResponse, state: &State, id: KeyspaceId) {

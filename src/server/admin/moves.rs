@@ -108,7 +108,7 @@ fn no_move(why: &NoMove, key: PartitionKey, state: &State) -> Failure {
 }
 
 /// Why a worker is given nothing, and what to do.
-fn told(unfit: &Unfit) -> String {
+pub(crate) fn told(unfit: &Unfit) -> String {
     let text = match unfit {
         Unfit::NotServing => "does not serve this keyspace; name it when the worker joins",
         Unfit::Leaving => "is about to leave and takes no more partitions",

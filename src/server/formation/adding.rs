@@ -72,6 +72,13 @@ pub(crate) async fn note_removal(context: &Context, node: NodeId) -> Result<(), 
     noted.map(|_| ()).map_err(|refusal| refusal::to_failure(context, &refusal.why))
 }
 
+/// Whether a removal of this node was begun, as far as this node's state says.
+pub(crate) fn removal_is_noted(context: &Context, node: NodeId) -> bool {
+    let local = context.replica.lock();
+    let cluster = local.state.cluster().map(|cluster| &cluster.id);
+    cluster.is_some_and(|cluster| local.state.answer_to(request_id(cluster, &removal_of(node))).is_some())
+}
+
 fn removal_of(node: NodeId) -> String {
     format!("remove/{}", node.get())
 }

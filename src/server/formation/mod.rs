@@ -41,7 +41,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use adding::{add, members_failure, note_removal};
+pub(crate) use adding::{add, members_failure, note_removal, removal_is_noted};
 pub(crate) use founding::found;
 pub(crate) use naming::name_cluster;
 pub(crate) use progress::Progress;

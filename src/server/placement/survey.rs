@@ -4,7 +4,6 @@ use super::history::bearing_on;
 use super::words;
 use crate::admin::Pieces;
 use crate::admin::moves::find;
-use crate::admin::partitions::with_load;
 use crate::context::Context;
 use crate::map::no_such_keyspace;
 use crate::replica::Local;
@@ -14,8 +13,8 @@ use ringfence_api::convert::{InvalidField, Partition, balance_by_to_wire, checke
 use ringfence_api::v1;
 use ringfence_api::v1::plan_response::Piece;
 use ringfence_api::v1::what_if::{Add, Change, Weigh};
-use ringfence_core::ids::{Epoch, KeyspaceId, PartitionId, Term};
-use ringfence_core::lead::{MAX_COMMANDS, Survey, WhatIf};
+use ringfence_core::ids::{Epoch, KeyspaceId, PartitionId, Term, WorkerId};
+use ringfence_core::lead::{MAX_COMMANDS, Ownerless, PinTrouble, Stays, Survey, WhatIf};
 use ringfence_core::placement::{Plan, PlannedMove, Weight};
 use ringfence_core::state::MAX_LABELS;
 
@@ -85,27 +84,50 @@ pub(super) async fn explain(
     let name = checked::keyspace_name("keyspace", &request.keyspace)?;
     let number = PartitionId::new(request.partition);
     let (term, _) = context.confirm().await?;
-    let (survey, partition, directives, balances) = {
+    let (survey, partition, directives, balances, seen) = {
         let local = context.replica.lock();
-        let key = find(&local.state, &name, number)?;
+        let (now, state) = (context.clock.now(), &local.state);
+        let key = find(state, &name, number)?;
         let survey = survey(context, &local, term, key.keyspace)?;
-        let partition = Partition::read(&local.state, key).map(|read| with_load(&local, key, read));
-        let balances = local.state.keyspace(key.keyspace).is_some_and(|keyspace| keyspace.policy().balance());
-        (survey, partition, bearing_on(&local.state, key), balances)
+        let partition = Partition::read(state, key);
+        let load = local.leadership.as_ref().and_then(|led| led.loads.measured(key));
+        let partition = partition.map(|read| Partition { load, ..read });
+        let balances = state.keyspace(key.keyspace).is_some_and(|keyspace| keyspace.policy().balance());
+        // Checked by the survey.
+        let led = local.leadership.as_ref();
+        let seen = led.map(|led| Seen {
+            stays: led.stays(now, state, key),
+            ownerless: led.ownerless_why(now, state, key),
+            pin: led.pin(now, state, key),
+        });
+        (survey, partition, bearing_on(state, key), balances, seen.unwrap_or_default())
     };
     let explained = survey.explain(number).map_err(cannot)?;
+    let cooling = partition.as_ref().map(|partition| partition.cooling.clone());
+    let target = partition.as_ref().and_then(|partition| partition.moving.clone()).map(|(to, _)| to);
+    let about = words::About {
+        target: target.as_ref(),
+        waits: cooling.filter(|cooling| !cooling.is_empty()).or(seen.ownerless.map(|why| why.to_string())),
+        stays: &seen.stays,
+    };
     let others = explained.others.iter().map(|(worker, why)| v1::explain_response::WhyNot {
         worker: survey.name(*worker).to_string(),
         why: why.to_string(),
     });
-    let mut holds: Vec<String> = explained.holds.iter().map(ToString::to_string).collect();
+    let mut holds: Vec<String> = explained.holds.iter().flat_map(|hold| words::holds(hold, &about)).collect();
+    if let Some((worker, Some(trouble))) = &seen.pin {
+        holds.push(words::pin_trouble(worker, trouble));
+    }
+    // It is planned, and is not granted yet.
+    let slow = |why: &Ownerless| matches!(why, Ownerless::Braked | Ownerless::Rests | Ownerless::NotPlanned);
+    holds.extend(seen.ownerless.filter(slow).map(|why| why.to_string()));
     if explained.planned.is_some_and(|planned| planned.reason.is_balance() && !balances) {
         holds.push(words::NOT_BY_ITSELF.to_owned());
     }
     Ok(v1::ExplainResponse {
-        partition,
+        partition: partition.map(v1::Partition::from),
         home: explained.home.map_or(String::new(), |home| survey.name(home).to_string()),
-        because: words::because(&explained.because),
+        because: words::because(&explained.because, &about),
         holds,
         planned: explained.planned.map(|planned| shown(&survey, &planned)),
         others: others.collect(),
@@ -115,6 +137,14 @@ pub(super) async fn explain(
             .load(number)
             .map_or(String::new(), |(_, source)| words::source(source).to_owned()),
     })
+}
+
+/// What the leader knows of a partition beside what a plan sees.
+#[derive(Default)]
+struct Seen {
+    stays: Vec<Stays>,
+    ownerless: Option<Ownerless>,
+    pin: Option<(WorkerId, Option<PinTrouble>)>,
 }
 
 /// What the leader of this term sees of a keyspace.

@@ -1,14 +1,27 @@
 //! What a plan and an explanation say, in sentences.
 
-use ringfence_core::lead::LoadSource;
-use ringfence_core::placement::{Because, Kept, PinObstacle, WorkerStanding};
+use crate::admin::moves;
+use ringfence_core::ids::WorkerId;
+use ringfence_core::lead::{LoadSource, PinTrouble, Stays};
+use ringfence_core::placement::{Because, Hold, Kept, PinObstacle, WorkerStanding};
+use std::time::Duration;
 
 /// What keeps a partition whose move is planned for balance, where nobody balances.
 pub(super) const NOT_BY_ITSELF: &str =
     "the keyspace does not balance by itself: approve a plan, or switch its balancing on";
 
+/// What is known of one partition beside what the plan sees of it.
+pub(super) struct About<'a> {
+    /// Where a move under way takes it.
+    pub(super) target: Option<&'a WorkerId>,
+    /// What it waits for while nobody owns it.
+    pub(super) waits: Option<String>,
+    /// Why no plan moves it.
+    pub(super) stays: &'a [Stays],
+}
+
 /// Why a partition is where it is.
-pub(super) fn because(because: &Because) -> String {
+pub(super) fn because(because: &Because, about: &About<'_>) -> String {
     match because {
         Because::Home => "it is at home: the ring prefers this worker for it".to_owned(),
         Because::Pinned => "it is pinned there".to_owned(),
@@ -17,15 +30,60 @@ pub(super) fn because(because: &Because) -> String {
             format!("its home {why}; another worker could take it, and whoever owns a partition keeps it")
         }
         Because::Kept => "its home could take it, and whoever owns a partition keeps it".to_owned(),
-        Because::Fixed => {
-            "it is frozen there, cools down after a move, or is being given up with nowhere to go".to_owned()
-        }
-        Because::Arriving => "it is on its way there".to_owned(),
-        Because::Waits => {
-            "nobody owns it: it waits for a lease to run out, a delay to pass or its owner to come back"
+        Because::Fixed => match about.stays.first() {
+            Some(stays) => format!("it stays with its owner: {}", self::stays(*stays)),
+            None => "it stays with its owner for the moment".to_owned(),
+        },
+        Because::Arriving => match about.target {
+            Some(target) => format!("it is on its way to worker {target}"),
+            None => "it is on its way".to_owned(),
+        },
+        Because::StandsIn => {
+            "nobody owns it and no worker takes partitions: it goes to one that is frozen, for a freeze keeps nothing down"
                 .to_owned()
         }
+        Because::Waits => match &about.waits {
+            Some(waits) => format!("nobody owns it, and it waits: {waits}"),
+            None => "nobody owns it, and it waits".to_owned(),
+        },
         Because::Unplaced(why) => format!("nobody owns it: {why}"),
+    }
+}
+
+/// What keeps a partition where it is, each a sentence.
+pub(super) fn holds(hold: &Hold, about: &About<'_>) -> Vec<String> {
+    match (hold, about.target) {
+        (Hold::Fixed, _) if !about.stays.is_empty() => about.stays.iter().copied().map(stays).collect(),
+        (Hold::InFlight, Some(target)) => {
+            vec![format!("a move to worker {target} is under way: wait until it is ready there")]
+        }
+        (hold, _) => vec![hold.to_string()],
+    }
+}
+
+/// Why no plan moves a partition.
+fn stays(stays: Stays) -> String {
+    match stays {
+        Stays::Frozen => "it is frozen: unfreeze it".to_owned(),
+        Stays::CoolsDown(left) => format!(
+            "an operator moved it, and it cools down for another {}s: wait, or move it again",
+            left.saturating_add(Duration::from_millis(999)).as_secs()
+        ),
+        Stays::NotReady => {
+            "its owner is not ready, and is not balanced away from: wait for it; a drain, a pin and a move take it all the same"
+                .to_owned()
+        }
+        Stays::NowhereToGo => "it was to move to a worker that is gone: wait until its owner has given it up".to_owned(),
+    }
+}
+
+/// A pin whose worker may not have the partition.
+pub(super) fn pin_trouble(worker: &WorkerId, trouble: &PinTrouble) -> String {
+    match trouble {
+        PinTrouble::Absent => format!(
+            "it is pinned to worker {worker}, which has no session: the pin waits for it to join; take the pin away if it will not"
+        ),
+        PinTrouble::Unfit(unfit) => format!("it is pinned to worker {worker}, which {}", moves::told(unfit)),
     }
 }
 
@@ -49,7 +107,7 @@ pub(super) fn standing(standing: &WorkerStanding) -> String {
         WorkerStanding::Cordoned => "cordoned".to_owned(),
         WorkerStanding::Away => "away".to_owned(),
         WorkerStanding::Drained => "drained".to_owned(),
-        WorkerStanding::Frozen => "frozen".to_owned(),
+        WorkerStanding::Frozen | WorkerStanding::FrozenOut => "frozen".to_owned(),
         WorkerStanding::Ineligible(constraint) => constraint.to_string(),
     }
 }

@@ -75,7 +75,8 @@ fn moves_of_what_is_frozen(history: &History, facts: &Facts<'_>, verdict: &mut V
     }
 }
 
-/// Who is drained, cordoned or frozen is granted nothing: no move to him begins, and nothing is repaired to him.
+/// Who is drained, cordoned or frozen is granted nothing: no move to him begins, and nothing is repaired to him. Who is only
+/// frozen is repaired to when no other may have it, and a history does not say who was silent or without a connection.
 fn grants_to_who_takes_none(history: &History, facts: &Facts<'_>, verdict: &mut Verdict) {
     let mut told: HashSet<(&Scope, Epoch)> = HashSet::new();
     let mut moves: HashMap<&Scope, (&WorkerId, bool, u64, u64)> = HashMap::new();
@@ -88,12 +89,14 @@ fn grants_to_who_takes_none(history: &History, facts: &Facts<'_>, verdict: &mut 
                 if told.insert((scope, *epoch)) =>
             {
                 // A move to him may have begun before, and ends all the same; or an operator asked for it.
+                let repaired = moves.get(scope).is_none_or(|(to, ..)| *to != worker);
                 let (after, seen) = match moves.remove(scope).filter(|(to, ..)| *to == worker) {
                     Some((_, true, ..)) => continue,
                     Some((_, false, after, seen)) => (after, seen),
                     None => (entry.saturating_sub(1), *entry),
                 };
-                for fact in takes_none(worker) {
+                let frozen = |fact: &Fact| matches!(fact, Fact::WorkerFrozen { .. });
+                for fact in takes_none(worker).into_iter().filter(|fact| !repaired || !frozen(fact)) {
                     if let Some(since) = facts.throughout(&fact, after, seen) {
                         let text = format!("{} by entry {entry}, although {fact}", event.what);
                         verdict.found(Rule::GrantedToNoTaker, [since, index], text);
@@ -362,7 +365,13 @@ mod tests {
                 story.fact(fact.clone(), true, 10);
                 story
             };
-            assert_eq!(begun().granted(2, "b", 13).found(), [Rule::GrantedToNoTaker], "{fact}");
+            let repaired = begun().granted(2, "b", 13).found();
+            match &fact {
+                Fact::WorkerFrozen { .. } => assert_eq!(repaired, [], "he may be the last"),
+                fact => assert_eq!(repaired, [Rule::GrantedToNoTaker], "{fact}"),
+            }
+            let moved = begun().moves(1, "b", 13, false).granted(2, "b", 20).found();
+            assert!(moved.contains(&Rule::GrantedToNoTaker), "{fact}: {moved:?}");
             assert_eq!(begun().granted(2, "b", 12).found(), [], "decided before that was known");
             assert_eq!(begun().granted(2, "a", 13).found(), []);
             assert_eq!(

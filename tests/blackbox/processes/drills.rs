@@ -51,8 +51,10 @@ fn g1_a_drill_finds_that_a_store_with_a_fence_refuses_a_replaced_owner() {
     refused(&cluster.run(&["drill", "orders/4"]), "not_found", "partitions 0 to 3");
     refused(&drill(&["--worker", "nobody"]), "not_found", "nobody");
     let before = cluster.run(&["partition", "list", KEYSPACE]).done();
-    refused(&drill(&["--worker", "w1", "--stall"]), "refused", "all 2 of its partitions");
-    let short = ["--worker", "w1", "--stall", "--timeout", "3s"];
+    let unasked = drill(&["--worker", "w1", "--stall"]);
+    assert_eq!((unasked.code, &unasked.json()["error"]["code"]), (2, &"usage".into()), "{unasked:?}");
+    assert!(unasked.err.contains("say --yes"), "{unasked:?}");
+    let short = ["--worker", "w1", "--stall", "--timeout", "3s", "--yes"];
     refused(&drill(&short), "invalid", "give the drill 4s or more");
     let plan = drill(&["--worker", "w1", "--stall", "--dry-run"]).done();
     assert_eq!(

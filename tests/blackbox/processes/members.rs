@@ -31,7 +31,7 @@ fn f012_a_wiped_node_is_refused_and_its_place_is_taken_by_one_with_a_new_id() {
     wait_for("node 4 waits to be added", || cluster.node(4).log().contains("listening").then_some(()));
     assert_eq!(cluster.acknowledged(&["cluster", "add-node", &added])["result"], "added");
     assert_eq!(cluster.run(&["cluster", "add-node", &added]).done()["result"], "unchanged");
-    let removed = cluster.acknowledged(&["cluster", "remove-node", &wiped.to_string()]);
+    let removed = cluster.acknowledged(&["cluster", "remove-node", &wiped.to_string(), "--yes"]);
     assert_eq!(removed["result"], "removed");
     let nodes: Vec<u64> = ids(&cluster);
     assert!(nodes.contains(&4) && !nodes.contains(&wiped) && nodes.len() == 3, "{nodes:?}");
@@ -59,6 +59,37 @@ fn f012_a_wiped_node_is_refused_and_its_place_is_taken_by_one_with_a_new_id() {
     cluster.node(victim).kill();
     cluster.acknowledged(&["keyspace", "create", "after", "--partitions", "1", "--if-absent"]);
     assert_eq!(cluster.acknowledged(&["keyspace", "list"]).as_array().unwrap().len(), 2);
+}
+
+/// A leader that is removed may be gone before it has answered, and what is removed knows the others as they were.
+#[test]
+fn a_leader_is_removed_with_a_clear_answer_and_says_from_then_on_that_it_is_no_member() {
+    let cluster = Cluster::durable(3);
+    cluster.create_keyspace(KEYSPACE, 2, "2s");
+    let (leader, _) = cluster.leader();
+    let id = leader.to_string();
+    let asked = cluster.run(&["cluster", "remove-node", &id]);
+    assert_eq!((asked.code, &asked.json()["error"]["code"]), (2, &"usage".into()), "{asked:?}");
+    assert_eq!(cluster.run(&["cluster", "remove-node", &id, "--dry-run"]).done()["result"], "planned");
+    let removed = cluster.run(&["cluster", "remove-node", &id, "--yes"]).done();
+    assert_eq!((&removed["result"], &removed["node"]), (&"removed".into(), &leader.into()));
+
+    let status = wait_for("it knows that it was removed", || {
+        let ran = cluster.run_at(leader, &["cluster", "status"]);
+        Some(ran.json()).filter(|status| status["removed"].is_string())
+    });
+    assert_eq!(status["answered_by"], leader, "{status}");
+    assert!(status["removed"].as_str().unwrap().contains("ask another node"), "{status}");
+    let others = (1..=3).find(|node| *node != leader).unwrap();
+    let of_another = wait_for("the others have a leader", || {
+        let ran = cluster.run_at(others, &["cluster", "status"]);
+        Some(ran.json()).filter(|status| status["leader"].is_u64() && status["leader"] != leader)
+    });
+    assert!(of_another["removed"].is_null(), "{of_another}");
+    assert_eq!(of_another["nodes"].as_array().unwrap().len(), 2, "{of_another}");
+    let screen =
+        crate::harness::run(&format!("http://{}", cluster.addresses[&leader]), &["cluster", "status"]);
+    assert!(screen.out.starts_with(&format!("NODE {leader} IS NO MEMBER: ")), "{screen:?}");
 }
 
 /// The members as the leader has them; a node that waits to be added has none to tell of.

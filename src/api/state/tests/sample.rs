@@ -74,6 +74,7 @@ fn join(name: &str, nonce: u128, replaces: Option<SessionId>) -> Command {
         keyspaces: BTreeSet::from([KeyspaceId::new(1)]),
         replaces,
         splits: false,
+        again: false,
     }))
 }
 
@@ -81,6 +82,12 @@ fn join_splits(name: &str, nonce: u128, keyspace: KeyspaceId) -> Command {
     let Command::Join(mut join) = join(name, nonce, None) else { panic!("a join") };
     join.splits = true;
     join.keyspaces = BTreeSet::from([keyspace]);
+    Command::Join(join)
+}
+
+fn join_again(name: &str, nonce: u128) -> Command {
+    let Command::Join(mut join) = join(name, nonce, None) else { panic!("a join") };
+    join.again = true;
     Command::Join(join)
 }
 
@@ -187,6 +194,8 @@ fn commands_of_format_2() -> Vec<(&'static str, Command)> {
         ("cancel_plan", Command::CancelPlan { plan }),
         ("evict", Command::Evict { session: session(1) }),
         ("join_splits", join_splits("w1", 1 << 100, id)),
+        ("join_again", join_again("w1", 1 << 100)),
+        ("forgive", Command::Forgive { partition: key(5), epoch: epoch(42) }),
         ("grant_split", grant(5, Some(41), 1, GrantReason::Split)),
         ("start_split", Command::StartSplit { keyspace: id, from: PartitionCount::new(500_000).unwrap() }),
         ("cancel_split", Command::CancelSplit { keyspace: id }),

@@ -217,6 +217,17 @@ impl Placing {
         &self.moved
     }
 
+    /// Whether a vacant partition waits for a back-off, whoever of so many workers would get it.
+    pub(in crate::lead) fn rests(
+        &self,
+        key: PartitionKey,
+        partition: &Partition,
+        takers: usize,
+        now: Instant,
+    ) -> bool {
+        self.resting.rests(key, partition, takers, now)
+    }
+
     /// Why keyspaces could not be planned.
     pub fn errors(&self) -> impl Iterator<Item = (KeyspaceId, &PlanError)> {
         self.planner.errors()

@@ -46,8 +46,9 @@ impl Placing {
             if let Some(opens) = budget.opens(picture.keyspace, now) {
                 self.unbalanced.add(id, opens);
             }
-            let room = budget.moves(picture.keyspace, now);
-            if room == 0 {
+            // Without room only what is in flight already may begin another move: what its owner does not get ready.
+            let full = budget.moves(picture.keyspace, now) == 0;
+            if full && !picture.demands_any(budget.loading(picture.keyspace, now)) {
                 continue;
             }
             let picture = picture.with_news(self.news.get(&id));
@@ -70,11 +71,16 @@ impl Placing {
             let balance = policy.balance() || mutant!("manual-balanced");
             let demanded = |m: &PlannedMove| !m.reason.is_balance() && !mutant!("drain-waits-for-balance");
             let wanted = |m: &&PlannedMove| !m.reason.is_repair() && (balance || demanded(m));
-            for planned in moves.iter().filter(wanted).take(room) {
+            for planned in moves.iter().filter(wanted) {
                 let key = PartitionKey { keyspace: id, partition: planned.partition };
                 let Some(epoch) = state.partition(key).and_then(Partition::epoch) else { continue };
+                match budget.has_room_for(picture.keyspace, key, now) {
+                    true => {}
+                    false if full => continue,
+                    false => break,
+                }
                 self.unbalanced.add(id, now);
-                budget.begins(picture.keyspace, now);
+                budget.begins(picture.keyspace, key, now);
                 let directive = directive(state, &picture, key, planned);
                 drains.entry(directive).or_default().push(Command::Drain {
                     partition: key,

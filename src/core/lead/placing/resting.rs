@@ -26,6 +26,21 @@ impl Resting {
         self.0.retain(|key, _| key.keyspace != id);
     }
 
+    /// Whether a vacant partition waits for a back-off, whoever of so many workers would get it.
+    pub(super) fn rests(
+        &self,
+        key: PartitionKey,
+        partition: &Partition,
+        takers: usize,
+        now: Instant,
+    ) -> bool {
+        let Some(setback) = partition.setback().filter(|setback| setback.error.is_empty()) else {
+            return false;
+        };
+        let for_all = setback.count >= 2 || takers < 2;
+        self.0.get(&key).is_some_and(|since| for_all && now < *since + setback.backoff())
+    }
+
     /// A worker whose task returned by itself gets the partition again only after the back-off, and from the second time
     /// in a row on so does anybody: two workers would pass it to and fro as fast as the log allows. A task that failed
     /// has waited while the partition cooled. A new leader counts in full.

@@ -1,8 +1,9 @@
 //! What operators set is carried out by whoever leads, and what follows from it says so.
 
-use super::world::{World, policy};
+use super::world::{TTL, World, at, policy};
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, WorkerId};
-use crate::placement::Weight;
+use crate::lead::{FORGIVEN_AFTER, Ownerless};
+use crate::placement::{Unplaced, Weight};
 use crate::state::{
     Command, GrantReason, PartitionChange, Phase, PolicyChange, Released, Tenure, WorkerChange,
 };
@@ -101,6 +102,162 @@ fn a_cordoned_worker_keeps_what_it_has_and_gets_nothing_not_even_repairs() {
     world.pass(12_000);
     assert_eq!(world.owned_by("a"), had);
     assert_eq!(world.owned_by("c").len(), 12 - had.len());
+}
+
+fn frozen(on: bool) -> WorkerChange {
+    WorkerChange { frozen: Some(on), ..WorkerChange::default() }
+}
+
+/// A freeze of workers is about balance. It moves nothing, and it keeps nothing down.
+#[test]
+fn what_a_lost_worker_had_goes_to_frozen_workers_when_no_other_may_have_it() {
+    let mut world = World::of(12, &["a", "b", "c"], policy());
+    for name in ["a", "b"] {
+        set(&mut world, name, frozen(true));
+    }
+    let (began, had) = (world.now, [world.owned_by("a"), world.owned_by("b")]);
+    world.kill("c");
+    world.pass(12_000);
+    assert_eq!(world.owned_by("a").len() + world.owned_by("b").len(), 12, "nothing is down");
+    for (name, had) in ["a", "b"].iter().zip(had) {
+        assert!(had.iter().all(|key| world.owner(*key) == Some(*name)), "what they had has not moved");
+        assert_eq!(world.owned_by(name).len(), 6, "evenly");
+    }
+    assert_eq!(world.drains_since(began), []);
+
+    // As soon as another may have it, that one gets it.
+    let orders = world.orders();
+    world.join("d", &[orders]);
+    world.pass(2_000);
+    assert_eq!(world.owned_by("d"), [], "a freeze of workers holds up balance");
+    world.kill("a");
+    world.pass(12_000);
+    assert_eq!((world.owned_by("b").len(), world.owned_by("d").len()), (6, 6));
+    assert_eq!(world.drains_since(began), []);
+}
+
+#[test]
+fn a_worker_that_is_frozen_and_drained_stands_in_for_nobody_and_the_reason_is_told() {
+    let mut world = World::of(4, &["a", "b"], policy());
+    let (lost, kept) = (world.owned_by("a"), world.owned_by("b"));
+    set(&mut world, "b", WorkerChange { drained: Some(true), ..frozen(true) });
+    world.kill("a");
+    world.pass(12_000);
+    assert_eq!(world.owned_by("b"), kept, "a freeze holds up its drain, and it gets nothing");
+    let told = |world: &World| {
+        let (state, orders) = (&world.state, world.orders());
+        world.leader.ownerless(at(world.now), state, orders).into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(told(&world), [(Ownerless::NobodyMay(Unplaced::AllFrozen), 2)]);
+    let why = world.leader.ownerless_why(at(world.now), &world.state, lost[0]);
+    assert_eq!(why, Some(Ownerless::NobodyMay(Unplaced::AllFrozen)));
+    set(&mut world, "b", drained(false));
+    world.pass(1_000);
+    assert_eq!((world.owned_by("b").len(), told(&world).len()), (4, 0));
+}
+
+#[test]
+fn each_wait_of_a_partition_without_an_owner_is_told_by_its_reason() {
+    let change = PolicyChange {
+        rejoin_hold: Some(Duration::from_secs(60)),
+        lock_delay: Some(Duration::from_secs(20)),
+        ..policy()
+    };
+    let mut world = World::of(4, &["a"], change);
+    let why = |world: &World, key| world.leader.ownerless_why(at(world.now), &world.state, key);
+    let keys = world.keys();
+    world.give_back(keys[0], Released::Failed("disk".to_owned()));
+    assert_eq!(why(&world, keys[0]), Some(Ownerless::Backoff));
+    world.give_back(keys[1], Released::Restarting);
+    assert_eq!(why(&world, keys[1]), Some(Ownerless::Restart));
+    for _ in 0..2 {
+        world.give_back(keys[2], Released::Returned);
+        assert_eq!(why(&world, keys[2]), Some(Ownerless::Rests));
+        world.until_owner(keys[2], "a", 5_000);
+    }
+    let session = world.session("a");
+    world.apply(vec![Command::Leave { session }]).outcome.unwrap();
+    assert_eq!(why(&world, keys[3]), Some(Ownerless::Lease));
+    world.silence("a");
+    world.pass(TTL);
+    assert_eq!(why(&world, keys[3]), Some(Ownerless::Lease), "and the lock delay after it");
+    world.pass(25_000);
+    assert_eq!(why(&world, keys[3]), Some(Ownerless::NobodyMay(Unplaced::NoWorkers)));
+    assert_eq!(why(&world, keys[1]), Some(Ownerless::Restart));
+}
+
+/// Its owner fails once a month, and not for the fifth time in a row.
+#[test]
+fn an_owner_that_was_ready_for_long_enough_is_forgiven_and_its_next_failure_is_a_first_one() {
+    let mut world = World::of(4, &["a", "b"], policy());
+    let (bad, good) = (world.owned_by("a")[0], world.owned_by("a")[1]);
+    let count = |world: &World, key| world.state.partition(key).unwrap().setback().map_or(0, |s| s.count);
+    let fail = |world: &mut World, key, times: u32| {
+        for n in 1..=times {
+            world.give_back(key, Released::Failed("disk".to_owned()));
+            assert_eq!(count(world, key), n);
+            world.pass(20_000);
+            assert!(world.owner(key).is_some());
+        }
+    };
+    fail(&mut world, bad, 4);
+    fail(&mut world, good, 1);
+    let almost = FORGIVEN_AFTER.as_millis() as u64 - 60_000;
+    world.pass(almost);
+    assert_eq!(count(&world, bad), 4, "not yet");
+    let began = world.now;
+    world.pass(70_000);
+    assert_eq!((count(&world, bad), count(&world, good)), (0, 0));
+    world.pass(70_000);
+    let forgiven = |command: &Command| matches!(command, Command::Forgive { .. }).then_some(());
+    assert_eq!(world.commands_since(began, forgiven).len(), 2, "once each");
+    assert_eq!(world.log.iter().filter(|(when, _)| *when >= began).count(), 2, "and nothing else is written");
+    fail(&mut world, bad, 1);
+
+    // A new leader counts in full.
+    world.pass(almost);
+    world.elect(300);
+    world.pass(almost);
+    assert_eq!(count(&world, bad), 1);
+    world.pass(70_000);
+    assert_eq!(count(&world, bad), 0);
+}
+
+#[test]
+fn partitions_that_are_forgiven_together_are_forgiven_in_one_entry() {
+    let mut world = World::of(6, &["a", "b"], policy());
+    for key in world.keys() {
+        world.give_back(key, Released::Failed("disk".to_owned()));
+    }
+    world.pass(5_000);
+    let began = world.now;
+    world.pass(FORGIVEN_AFTER.as_millis() as u64);
+    let entries = world.log.iter().filter(|(when, _)| *when >= began);
+    assert_eq!(entries.map(|(_, commands)| commands.len()).collect::<Vec<_>>(), [6]);
+}
+
+/// Who does not get ready holds the budget, and to move away from it is what gives it back.
+#[test]
+fn a_drain_of_an_owner_that_is_not_ready_does_not_wait_for_the_room_that_it_takes_itself() {
+    let change = PolicyChange {
+        max_moves_in_flight: Some(1),
+        drain_deadline: Some(Duration::from_secs(60)),
+        ..policy()
+    };
+    let mut world = World::of(3, &["a", "b", "c"], change);
+    let key = world.owned_by("b")[0];
+    // `a` loads what `b` had, and never gets ready: the one flight there is.
+    world.worker("a").says_ready = false;
+    let (epoch, deadline, why) = (world.epoch(key), Duration::from_secs(60), GrantReason::Balance);
+    let to = worker("a");
+    world.apply(vec![Command::Drain { partition: key, epoch, to, deadline, why }]).outcome.unwrap();
+    world.pass(1_000);
+    assert_eq!(world.owner(key), Some("a"));
+    set(&mut world, "a", drained(true));
+    world.pass(2_000);
+    assert!(world.owner(key).is_some_and(|owner| owner != "a"), "long before the deadline of a drain");
+    world.pass(2_000);
+    assert_eq!(world.owned_by("a"), [], "and what it has beside that follows");
 }
 
 #[test]
@@ -244,20 +401,18 @@ fn a_restart_that_was_announced_moves_nothing_and_epochs_grow_all_the_same() {
     let (mut world, orders) = held(Duration::from_secs(30));
     let began = world.now;
     for name in ["a", "b", "c"] {
-        let before: Vec<_> = world.keys().iter().map(|key| world.epoch(*key)).collect();
+        let before: Vec<_> =
+            world.keys().iter().map(|key| (world.epoch(*key), last(&world, *key).why)).collect();
         let had = announce_restart(&mut world, name);
         world.pass(4_000);
         assert!(had.iter().all(|key| world.owner(*key).is_none()), "they wait for it");
         world.join(name, &[orders]);
         world.pass(1_000);
         assert_eq!(world.owned_by(name), had);
-        for (key, before) in world.keys().into_iter().zip(before) {
-            let grew = had.contains(&key);
-            assert_eq!(world.epoch(key) > before, grew);
-            assert_eq!(
-                last(&world, key).why == GrantReason::Returned,
-                grew || last(&world, key).why == GrantReason::Returned
-            );
+        for (key, (epoch, why)) in world.keys().into_iter().zip(before) {
+            let returned = had.contains(&key);
+            assert_eq!(world.epoch(key) > epoch, returned, "{key}");
+            assert_eq!(last(&world, key).why, if returned { GrantReason::Returned } else { why }, "{key}");
         }
     }
     assert_eq!(world.drains_since(began), [], "a rolling restart with a hold moves nothing");

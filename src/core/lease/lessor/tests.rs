@@ -77,6 +77,7 @@ impl Log {
             keyspaces: keyspaces.iter().copied().collect::<BTreeSet<_>>(),
             replaces: self.state.session_of(&worker).map(Session::id),
             splits: true,
+            again: false,
         };
         self.apply(now, Command::Join(Box::new(join)));
         self.state.session_of(&worker).unwrap().id()

@@ -35,6 +35,7 @@ pub(super) fn standing() -> impl Strategy<Value = WorkerStanding> {
         1 => Just(WorkerStanding::Away),
         1 => Just(WorkerStanding::Drained),
         1 => Just(WorkerStanding::Frozen),
+        1 => Just(WorkerStanding::FrozenOut),
         1 => Just(WorkerStanding::Ineligible(ssd)),
     ]
 }
@@ -228,7 +229,10 @@ proptest! {
     ) {
         let plan = world.plan();
         for m in &plan.moves {
-            prop_assert!(world.takes(m.to));
+            // What nobody may have otherwise goes to who is frozen.
+            let stands_in = plan.takers.taking == 0 && m.from.is_none();
+            let frozen = world.workers[m.to.get()].standing == WorkerStanding::Frozen;
+            prop_assert!(world.takes(m.to) || (stands_in && frozen));
             prop_assert_ne!(m.from, Some(m.to));
             match world.spot(m).standing {
                 Standing::Vacant(_) => prop_assert!(m.reason.is_repair() && m.from.is_none()),
@@ -262,7 +266,11 @@ proptest! {
     fn a_partition_goes_to_the_worker_it_avoids_only_when_no_other_takes_it(
         world in with_avoids(busy_world(6, 40), 40),
     ) {
-        let accepting = world.workers.iter().filter(|w| w.standing.takes()).count();
+        let are = |standing| world.workers.iter().filter(|w| w.standing == standing).count();
+        let accepting = match are(WorkerStanding::Takes) {
+            0 => are(WorkerStanding::Frozen),
+            takers => takers,
+        };
         for m in world.plan().moves.iter().filter(|m| world.spot(m).avoid == Some(m.to)) {
             prop_assert!(!m.reason.is_balance() && accepting == 1, "{m:?}");
         }

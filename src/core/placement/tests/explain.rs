@@ -42,6 +42,11 @@ proptest! {
                     prop_assert!(in_flight);
                 }
                 Because::Waits => prop_assert_eq!(spot.standing, Standing::Held),
+                Because::StandsIn => {
+                    prop_assert!(plan.takers.taking == 0 && spot.counts_at().is_none());
+                    let standing = place.map(|at| &world.workers[at.get()].standing);
+                    prop_assert_eq!(standing, Some(&WorkerStanding::Frozen));
+                }
                 Because::Unplaced(_) => prop_assert!(plan.takers.taking == 0 && place.is_none()),
             }
             // What does not move is held by something, and what moves by nothing.
@@ -59,10 +64,11 @@ proptest! {
                     (WorkerStanding::Takes, WhyNot::PinnedElsewhere) => spot.pin.is_some(),
                     (WorkerStanding::Takes, WhyNot::OwnerKeeps | WhyNot::FurtherRound) => place.is_some(),
                     (WorkerStanding::Takes, WhyNot::PartitionWaits) => place.is_none(),
+                    (WorkerStanding::Takes, WhyNot::PartitionStays) => planned.is_none() && !said.holds.is_empty(),
                     (WorkerStanding::Cordoned, WhyNot::Cordoned)
                     | (WorkerStanding::Away, WhyNot::Away)
                     | (WorkerStanding::Drained, WhyNot::Drained)
-                    | (WorkerStanding::Frozen, WhyNot::Frozen)
+                    | (WorkerStanding::Frozen | WorkerStanding::FrozenOut, WhyNot::Frozen)
                     | (WorkerStanding::Ineligible(_), WhyNot::Ineligible) => true,
                     _ => false,
                 };

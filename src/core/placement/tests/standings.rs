@@ -47,13 +47,47 @@ proptest! {
     fn frozen_workers_are_left_as_they_are(
         world in with_pins(with_zones(with_avoids(busy_world(8, 60), 60), 3, 8), 60),
     ) {
-        let (after, _) = world.planned();
+        let (after, plan) = world.planned();
         for (before, after) in world.spots.iter().zip(&after.spots) {
+            // What nobody owns goes to them when nobody takes partitions.
+            let repaired = plan.takers.taking == 0 && matches!(before.standing, Standing::Vacant(_));
             for spot in [before, after] {
                 let standing = spot.counts_at().map(|at| &world.workers[at.get()].standing);
-                prop_assert!(standing != Some(&WorkerStanding::Frozen) || before == after);
+                let frozen = standing.is_some_and(WorkerStanding::is_frozen);
+                prop_assert!(!frozen || before == after || repaired);
             }
         }
+    }
+
+    /// A freeze is about balance: it must not keep partitions down, and it stays a freeze for all that has an owner.
+    #[test]
+    fn f089_what_nobody_else_may_have_goes_to_workers_that_are_only_frozen(
+        world in with_pins(with_zones(with_avoids(busy_world(8, 60), 60), 3, 8), 60),
+        keep in prop::collection::vec(any::<bool>(), 8),
+    ) {
+        // Nobody takes partitions: who did is frozen, or frozen and cordoned besides.
+        let mut world = world;
+        for at in 0..world.workers.len() {
+            if world.workers[at].standing.takes() {
+                world.set(at, if keep[at % 8] { WorkerStanding::Frozen } else { WorkerStanding::FrozenOut });
+            }
+        }
+        let (after, plan) = world.planned();
+        let stands_in = world.workers.iter().any(|worker| worker.standing == WorkerStanding::Frozen);
+        let mut given = 0_usize;
+        for (before, after) in world.spots.iter().zip(&after.spots) {
+            let vacant = matches!(before.standing, Standing::Vacant(_));
+            prop_assert!(vacant || before == after, "{:?} moved to {:?}", before, after);
+            let Some(at) = after.counts_at().filter(|_| vacant) else {
+                prop_assert!(!vacant || !stands_in, "{:?} is left down", before);
+                continue;
+            };
+            prop_assert_eq!(&world.workers[at.get()].standing, &WorkerStanding::Frozen);
+            given += 1;
+        }
+        prop_assert_eq!(plan.moves.len(), given);
+        prop_assert!(plan.overfull.iter().all(|over| !world.workers[over.worker.get()].standing.is_frozen()));
+        prop_assert!(after.plan().moves.is_empty(), "it settles");
     }
 
     #[test]
@@ -66,7 +100,7 @@ proptest! {
             let free = match spot.standing {
                 Standing::Vacant(_) => true,
                 Standing::Owned { by, movable } => {
-                    let stays = [WorkerStanding::Frozen, WorkerStanding::Away];
+                    let stays = [WorkerStanding::Frozen, WorkerStanding::FrozenOut, WorkerStanding::Away];
                     movable && !stays.contains(&world.workers[by.get()].standing)
                 }
                 Standing::InFlight { .. } | Standing::Held => false,
@@ -97,7 +131,7 @@ proptest! {
         let all = |wanted: &WorkerStanding| standings.iter().all(|standing| standing == wanted);
         let why = match standings.first() {
             None => Unplaced::NoWorkers,
-            Some(_) if standings.contains(&WorkerStanding::Takes) => {
+            Some(_) if standings.iter().any(|s| [WorkerStanding::Takes, WorkerStanding::Frozen].contains(s)) => {
                 prop_assert!(plan.unplaced.is_empty());
                 return Ok(());
             }
@@ -105,7 +139,7 @@ proptest! {
             Some(WorkerStanding::Cordoned) => Unplaced::AllCordoned,
             Some(WorkerStanding::Away) => Unplaced::AllAway,
             Some(WorkerStanding::Drained) => Unplaced::AllDrained,
-            Some(WorkerStanding::Frozen) => Unplaced::AllFrozen,
+            Some(WorkerStanding::FrozenOut) => Unplaced::AllFrozen,
             Some(_) => Unplaced::AllIneligible,
         };
         let all: Vec<_> = (0..partitions as u32).map(|number| (PartitionId::new(number), why)).collect();

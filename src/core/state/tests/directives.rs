@@ -38,6 +38,10 @@ fn t49_a_drain_until_the_next_join_ends_there_and_leaves_any_other_as_it_is() {
     let again = Join { secret_hash, ..join("a", nonce, key.keyspace) };
     assert_eq!(world.ok(Command::Join(Box::new(again))), Outcome::Joined(session));
     assert!(settings(&world, "a").drain().is_some(), "it has not been started anew");
+    // It has lost its lease, and joins again.
+    let rejoins = Join { replaces: Some(session), again: true, ..join("a", 98, key.keyspace) };
+    let session = world.joined(rejoins);
+    assert!(settings(&world, "a").drain().is_some(), "it is still to be stopped");
     world.ok(set("a", drained(true)));
     world.joined(Join { replaces: Some(session), ..join("a", 99, key.keyspace) });
     let now = settings(&world, "a");

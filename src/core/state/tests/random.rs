@@ -238,6 +238,7 @@ fn join(state: &State, [_, a, b, c, d, e]: Dice) -> Join {
         keyspaces,
         replaces: if d % 2 == 0 { holder } else { None },
         splits: e % 16 != 15,
+        again: e % 8 == 7,
     }
 }
 

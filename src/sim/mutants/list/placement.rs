@@ -22,6 +22,30 @@ pub(super) const LIST: &[Mutant] = &[
         &[core("lead::tests::operators::a_frozen_worker_keeps_what_it_has_and_gets_nothing")],
     ),
     mutant(
+        "frozen-stand-in-for-nobody",
+        "what a lost worker had stays down when all others are frozen",
+        "freezes",
+        &[core(
+            "lead::tests::operators::what_a_lost_worker_had_goes_to_frozen_workers_when_no_other_may_have_it",
+        )],
+    ),
+    mutant(
+        "setback-never-forgiven",
+        "an owner that fails once a month waits longer each time",
+        "G4",
+        &[core(
+            "lead::tests::operators::an_owner_that_was_ready_for_long_enough_is_forgiven_and_its_next_failure_is_a_first_one",
+        )],
+    ),
+    mutant(
+        "budget-holds-up-who-frees-it",
+        "a drain of an owner that is not ready waits for the room which that owner takes",
+        "G4",
+        &[core(
+            "lead::tests::operators::a_drain_of_an_owner_that_is_not_ready_does_not_wait_for_the_room_that_it_takes_itself",
+        )],
+    ),
+    mutant(
         "plan-through-freeze",
         "an approved plan goes on although its keyspace is frozen",
         "freezes",
@@ -35,6 +59,14 @@ pub(super) const LIST: &[Mutant] = &[
         "drains",
         &[core(
             "lead::tests::operators::a_drained_worker_gives_up_all_it_has_also_where_balancing_is_manual",
+        )],
+    ),
+    mutant(
+        "drain-ends-with-a-lost-lease",
+        "a drain for a restart ends when the process to be stopped joins again",
+        "drains",
+        &[core(
+            "state::tests::directives::a_drain_until_the_next_join_ends_there_and_leaves_any_other_as_it_is",
         )],
     ),
     mutant(
