@@ -48,7 +48,7 @@ fn every_change_names_who_and_why_and_what_changes_nothing_is_not_remembered() {
     cluster.run(&["keyspace", "update", KEYSPACE, "--ttl", "1s", "--dry-run", "--by", "eve"]).done();
     assert_eq!(decided(&cluster), so_far);
 
-    assert_eq!(by(&["keyspace", "delete", KEYSPACE]), "deleted");
+    assert_eq!(by(&["keyspace", "delete", KEYSPACE, "--yes"]), "deleted");
     let told = decided(&cluster);
     let what: Vec<&str> = told.iter().map(|(_, what, _)| what.as_str()).collect();
     assert_eq!(
