@@ -73,8 +73,8 @@ impl RedisOptions {
         self
     }
 
-    /// Does not ask in each script which life of which server it runs on. For servers and users that have no `INFO
-    /// replication`. A failover that lost a raise, or a restore from a copy, then lets a replaced owner write until the
+    /// Does not ask in each script which life of which server it runs on. For servers that do not tell their replication id
+    /// (`INFO replication`). A failover that lost a raise, or a restore from a copy, then lets a replaced owner write until the
     /// new owner has raised again.
     #[must_use]
     pub fn without_detecting_replacement(mut self) -> RedisOptions {

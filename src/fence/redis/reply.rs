@@ -144,3 +144,44 @@ pub(super) fn text(value: &Value) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FenceErrorKind;
+
+    fn answer(parts: &[Value]) -> FenceErrorKind {
+        let token: FencingToken = "prod/orders/17@33".parse().unwrap();
+        let cluster = ClusterId::new("prod").unwrap();
+        let read =
+            Answer::read(Value::Array(parts.to_vec())).and_then(|answer| answer.done(&cluster, &[&token], 1));
+        read.unwrap_err().kind()
+    }
+
+    #[test]
+    fn f096_t21_a_strange_answer_is_a_failure_of_the_storage_and_never_a_pass_or_a_panic() {
+        let text = |text: &str| Value::BulkString(text.into());
+        for strange in [Value::Nil, Value::Okay, Value::Int(1), text("done"), Value::Array(vec![])] {
+            assert_eq!(Answer::read(strange).unwrap_err().kind(), FenceErrorKind::Store);
+        }
+        for (parts, kind) in [
+            (vec![text("done")], FenceErrorKind::Store),
+            (vec![text("done"), text("0")], FenceErrorKind::Store),
+            (vec![text("what"), Value::Int(1)], FenceErrorKind::Store),
+            // Of a token that was not asked about.
+            (vec![text("fenced"), Value::Int(2), text("0000000000000034")], FenceErrorKind::Store),
+            (vec![text("fenced"), Value::Int(-1), text("0000000000000034")], FenceErrorKind::Store),
+            (vec![text("replaced"), Value::Int(i64::MAX)], FenceErrorKind::Store),
+            (vec![text("bound"), Value::Int(0), text("prod"), text("")], FenceErrorKind::Store),
+            (vec![text("fenced"), Value::Int(1)], FenceErrorKind::Corrupt),
+            (vec![text("fenced"), Value::Int(1), text("34")], FenceErrorKind::Corrupt),
+            (vec![text("fenced"), Value::Int(1), Value::Array(vec![])], FenceErrorKind::Corrupt),
+            (vec![text("session"), Value::Int(1), text("0")], FenceErrorKind::Corrupt),
+            (vec![text("cluster"), Value::Int(1), text("No Name")], FenceErrorKind::Corrupt),
+            (vec![text("fenced"), Value::Int(1), text("0000000000000034")], FenceErrorKind::Fenced),
+            (vec![text("failed"), Value::Int(1)], FenceErrorKind::Store),
+        ] {
+            assert_eq!(answer(&parts), kind, "{parts:?}");
+        }
+    }
+}
