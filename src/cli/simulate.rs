@@ -1,11 +1,13 @@
 //! `ringfence rebalance simulate`: a trace is replayed against a leader, without a cluster.
 
 use crate::exit::{Exit, Failed, Outcome};
+use crate::keyspace::BalanceByArg;
 use crate::output::{Output, Table, properties};
+use crate::shape::balance_by;
 use crate::text::{plain, short};
 use clap::Args;
 use ringfence::ErrorKind;
-use ringfence::admin::PolicyChange;
+use ringfence::admin::{BalanceBy, PolicyChange};
 use ringfence_server::simulation::{
     Line, MAX_COOL_DOWN, MAX_LINE_BYTES, MAX_STEP, MIN_STEP, Moves, Report, Sample, Setup, Simulation,
     Totals, TraceReader,
@@ -53,6 +55,10 @@ struct Instead {
     /// Whether partitions are balanced by themselves
     #[arg(long, value_name = "BOOL")]
     balance: Option<bool>,
+    /// What balancing evens out: how many partitions, with the loads of the trace as their weights; or the loads that owners
+    /// measure
+    #[arg(long)]
+    balance_by: Option<BalanceByArg>,
     /// Whether partitions are spread over zones
     #[arg(long, value_name = "BOOL")]
     spread_zones: Option<bool>,
@@ -107,7 +113,7 @@ impl Instead {
             moves_per_minute: self.moves_per_minute,
             balance: self.balance,
             spread_zones: self.spread_zones,
-            balance_by: None,
+            balance_by: self.balance_by.map(BalanceBy::from),
             ttl: self.ttl,
             ..PolicyChange::default()
         };
@@ -130,6 +136,8 @@ struct SimulationShape {
     /// 0: no bound.
     moves_per_minute: u32,
     balance: bool,
+    /// `count` or `load`.
+    balance_by: &'static str,
     spread_zones: bool,
     settle_ms: u64,
     cool_down_ms: u64,
@@ -179,6 +187,7 @@ impl SimulationShape {
             max_moves_in_flight: setup.policy.max_moves_in_flight(),
             moves_per_minute: setup.policy.moves_per_minute(),
             balance: setup.policy.balance(),
+            balance_by: balance_by(setup.policy.balance_by()),
             spread_zones: setup.policy.spread_zones(),
             settle_ms: ms(setup.pacing.settle),
             cool_down_ms: ms(setup.pacing.cool_down),

@@ -125,11 +125,20 @@ enum TakeoverArg {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum BalanceByArg {
+pub(crate) enum BalanceByArg {
     /// How many partitions each worker has, or the sum of the weights that were given to partitions
     Count,
     /// The loads that owners measure: what they stamp and read in a second, or what they say themselves
     Load,
+}
+
+impl From<BalanceByArg> for BalanceBy {
+    fn from(by: BalanceByArg) -> BalanceBy {
+        match by {
+            BalanceByArg::Count => BalanceBy::Count,
+            BalanceByArg::Load => BalanceBy::Load,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -187,10 +196,7 @@ impl PolicyArgs {
             lock_delay: self.lock_delay,
             max_moves_in_flight: self.max_moves_in_flight,
             balance: self.balance,
-            balance_by: self.balance_by.map(|by| match by {
-                BalanceByArg::Count => BalanceBy::Count,
-                BalanceByArg::Load => BalanceBy::Load,
-            }),
+            balance_by: self.balance_by.map(BalanceBy::from),
             moves_per_minute: self.moves_per_minute,
             rejoin_hold: self.rejoin_hold,
             spread_zones: self.spread_zones,

@@ -8,8 +8,8 @@ use crate::ids::{PartitionId, WorkerId};
 use crate::lead::{Settings, ZONE_LABEL};
 use crate::placement::{Constraint, PartitionCount, Weight};
 use crate::state::{
-    MAX_LABELS, MAX_PARTITION_SETTINGS, MAX_SESSIONS, PartitionChange, Policy, PolicyChange, Takeover,
-    WorkerChange,
+    BalanceBy, MAX_LABELS, MAX_PARTITION_SETTINGS, MAX_SESSIONS, PartitionChange, Policy, PolicyChange,
+    Takeover, WorkerChange,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -379,6 +379,14 @@ fn policy(fields: &mut Fields) -> Result<Policy, Fault> {
             other => return Err(wrong(at, "takeover", format!("{} is not lease or fence", quoted(other)))),
         },
     };
+    let balance_by = match fields.text("balance_by")? {
+        None => None,
+        Some((at, word)) => match word.as_str() {
+            "count" => Some(BalanceBy::Count),
+            "load" => Some(BalanceBy::Load),
+            other => return Err(wrong(at, "balance_by", format!("{} is not count or load", quoted(other)))),
+        },
+    };
     let change = PolicyChange {
         ttl: fields.millis("ttl_ms")?,
         takeover,
@@ -386,8 +394,7 @@ fn policy(fields: &mut Fields) -> Result<Policy, Fault> {
         lock_delay: fields.millis("lock_delay_ms")?,
         max_moves_in_flight: fields.small("max_moves_in_flight")?.map(|(_, moves)| moves),
         balance: fields.truth("balance")?,
-        // The loads of a trace are weights.
-        balance_by: None,
+        balance_by,
         moves_per_minute: fields.small("moves_per_minute")?.map(|(_, moves)| moves),
         rejoin_hold: None,
         spread_zones: fields.truth("spread_zones")?,

@@ -8,8 +8,8 @@ use crate::ids::{Epoch, KeyspaceId, LogIndex, PartitionId, PartitionKey, Session
 use crate::lead::{GRACE, Leadership, operators_move, release};
 use crate::placement::{Candidate, Evenness, PlanError, SmoothedLoad, Weight};
 use crate::state::{
-    Command, Entry, Event as Change, Join, Outcome, Partition, PartitionChange, Phase, Refused, Released,
-    Session, State,
+    BalanceBy, Command, Entry, Event as Change, Join, Outcome, Partition, PartitionChange, Phase, Refused,
+    Released, Session, State,
 };
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,8 @@ pub const REST_WITHIN: Duration = Duration::from_secs(86_400);
 
 /// What a leader leaves for its next look, it looks at again after this long.
 const TICK: Duration = Duration::from_millis(20);
+/// A load that was told so often in a row is known, and is told no more before something changes: as workers do it.
+const KNOWN_AFTER: u32 = 40;
 /// Looks at one moment. One does as much as there is room for, and each further one finds less.
 const MAX_LOOKS: usize = 10_000;
 
@@ -74,6 +76,8 @@ pub struct Simulation {
     failed: BTreeSet<SessionId>,
     leaving: BTreeSet<SessionId>,
     smoothed: BTreeMap<PartitionId, SmoothedLoad>,
+    /// Where owners measure: when they do so next, and how often until what they measure is known.
+    measures: Option<(Instant, u32)>,
     measured: BTreeMap<PartitionId, u64>,
     ledger: Ledger,
     /// How even it is, unless something has changed since.
@@ -135,6 +139,7 @@ impl Simulation {
             failed: BTreeSet::new(),
             leaving: BTreeSet::new(),
             smoothed: BTreeMap::new(),
+            measures: None,
             measured: BTreeMap::new(),
             even: None,
             next_sample: now,
@@ -234,7 +239,8 @@ impl Simulation {
         // What it has left although it was due waits for something that does not show here, such as the brake.
         let placing = self.leader.placing.next_look();
         let soon = |at: Instant| if at > self.now { at } else { self.now + TICK };
-        [task, alarm, timer.map(soon), placing.map(soon)].into_iter().flatten().min()
+        let measures = self.measures.map(|(at, _)| at);
+        [task, alarm, measures, timer.map(soon), placing.map(soon)].into_iter().flatten().min()
     }
 
     fn pass(&mut self, to: Instant) -> Result<(), SimulationError> {
@@ -259,6 +265,7 @@ impl Simulation {
             self.carry_out(&task);
         }
         self.renew();
+        self.tell_loads();
         for _ in 0..MAX_LOOKS {
             let entries = self.leader.due(self.now, &self.state);
             if entries.is_empty() {
@@ -401,8 +408,44 @@ impl Simulation {
         }
     }
 
-    /// Only a smoothed load that has changed is told to the leader.
+    fn by_load(&self) -> bool {
+        self.setup.policy.balance_by() == BalanceBy::Load
+    }
+
+    /// Something about loads may have changed: owners measure, and go on until what they measure is known.
+    fn measure_anew(&mut self) {
+        let every = self.setup.pacing.measure_every;
+        let next = self.measures.map_or(self.now + every, |(at, _)| at);
+        self.measures = Some((next, KNOWN_AFTER));
+    }
+
+    /// Each owner that is ready tells what it measures: what the trace said last, and nothing is no load.
+    fn tell_loads(&mut self) {
+        let Some((at, left)) = self.measures.filter(|(at, _)| *at <= self.now) else { return };
+        self.measures = (left > 1).then(|| (at + self.setup.pacing.measure_every, left - 1));
+        let Some(keyspace) = self.state.keyspace(self.keyspace) else { return };
+        let mut told = Vec::new();
+        for (key, partition) in keyspace.keys().zip(keyspace.partitions()) {
+            if let (true, Some(owner)) = (partition.ready(), partition.owner())
+                && !self.failed.contains(&owner)
+            {
+                told.push((owner, key, self.measured.get(&key.partition).copied().unwrap_or(0)));
+            }
+        }
+        for (owner, key, units) in told {
+            self.leader.measure(self.now, &self.state, owner, key, units);
+        }
+        self.even = None;
+    }
+
+    /// In a keyspace that balances by load, owners measure it and the leader smooths it. In any other the loads are weights:
+    /// only a smoothed load that has changed is set.
     fn measure(&mut self, loads: Vec<(PartitionId, u64)>) -> Result<(), SimulationError> {
+        if self.by_load() {
+            self.measured.extend(loads);
+            self.measure_anew();
+            return Ok(());
+        }
         let mut changed = Vec::new();
         for (partition, measured) in loads {
             self.measured.insert(partition, measured);
@@ -485,6 +528,9 @@ impl Simulation {
             self.begin(self.setup.release, Task::Release(number, epoch, session));
         } else if ready {
             self.ledger.ended(number);
+            if self.by_load() {
+                self.measure_anew();
+            }
         } else {
             self.begin(self.setup.load, Task::Ready(number, epoch, session));
         }
@@ -498,7 +544,7 @@ impl Simulation {
                 let even = self.leader.evenness(self.now, &self.state, self.keyspace);
                 let Some(even) = even else { unreachable!("no trace deletes the keyspace") };
                 let (workers, evenness) = even?;
-                let slack = if self.measured.is_empty() { 0 } else { evenness.tolerance };
+                let slack = if self.measured.is_empty() && !self.by_load() { 0 } else { evenness.tolerance };
                 let zone_violations = zone_violations(&workers, &evenness.balance.loads, slack);
                 Even { workers, evenness, zone_violations }
             }

@@ -432,6 +432,42 @@ proptest! {
     }
 }
 
+/// A burst that is over in a second, and after it a load that stays.
+fn bursts(balance_by: &str) -> Report {
+    let mut trace = of(&format!("\"partitions\": 8, \"balance_by\": \"{balance_by}\""), 2);
+    let all: Vec<String> = (0..8).map(|partition| format!("\"{partition}\": 20")).collect();
+    push(&mut trace, 0, "load", &format!("\"loads\": {{{}}}", all.join(", ")));
+    push(&mut trace, 301_000, "load", "\"loads\": {\"0\": 5000}");
+    push(&mut trace, 302_000, "load", "\"loads\": {\"0\": 20}");
+    push(&mut trace, 601_000, "load", "\"loads\": {\"0\": 60}");
+    push(&mut trace, 900_000, "end", "");
+    replay(&trace)
+}
+
+#[test]
+fn in_a_keyspace_that_balances_by_load_loads_are_measured_and_smoothed_as_a_leader_does_it() {
+    let moved = |report: &Report, from: u64, to: u64| {
+        let samples = report.samples.iter().filter(|sample| (from..to).contains(&sample.at_ms));
+        samples.filter_map(|sample| sample.moves.get("load")).sum::<u64>()
+    };
+    let measured = bursts("load");
+    assert_eq!(moved(&measured, 0, 601_000), 0, "nobody has measured the burst: {:?}", measured.totals);
+    assert!(moved(&measured, 606_000, 900_000) > 0, "what stays is seen: {:?}", measured.totals);
+    assert_eq!(moved(&measured, 601_000, 606_000), 0, "and not before it was measured");
+    assert!(measured.totals.out_of_balance_ms > 0);
+
+    // The same loads as weights count as soon as they are said.
+    let weights = bursts("count");
+    assert!(moved(&weights, 301_000, 310_000) > 0, "{:?}", weights.totals);
+}
+
+#[test]
+fn where_loads_are_measured_it_comes_to_rest_when_all_of_them_are_known() {
+    let report = replay(&of("\"partitions\": 8, \"balance_by\": \"load\"", 2));
+    assert!(report.totals.at_rest, "{:?}", report.totals);
+    assert_eq!(moves(&report), [("first", 8)]);
+}
+
 #[test]
 fn the_head_says_how_the_keyspace_is_run() {
     let mut reader = TraceReader::new();
