@@ -215,12 +215,12 @@ fn added(node: NodeId, voters: usize) -> String {
 }
 
 async fn transfer(admin: &Admin, to: Option<NodeId>) -> Result<(&'static str, NodeId), ringfence::Error> {
-    if let Some(to) = to
-        && admin.health().await?.cluster.leader == Some(to)
-    {
-        return Ok(("unchanged", to));
+    // A read first: where nobody answers, it is known that nothing was done.
+    let leader = admin.health().await?.cluster.leader;
+    match to {
+        Some(to) if leader == Some(to) => Ok(("unchanged", to)),
+        to => Ok(("transferred", admin.transfer_leadership(to).await?)),
     }
-    Ok(("transferred", admin.transfer_leadership(to).await?))
 }
 
 fn text(status: &ClusterStatus) -> String {

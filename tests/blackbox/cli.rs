@@ -89,6 +89,24 @@ fn f105_every_verb_fails_with_1_and_json_when_no_coordinator_answers() {
     });
 }
 
+/// Each verb that changes something asks before it does, so a cluster that says nothing leaves nobody in doubt: nothing was
+/// sent that could have been done.
+#[test]
+fn f105_every_verb_says_that_nothing_was_done_when_whoever_is_there_says_nothing() {
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", mute.local_addr().unwrap());
+    std::thread::scope(|scope| {
+        for verb in VERBS {
+            let endpoint = &endpoint;
+            scope.spawn(move || {
+                // No drill is given less.
+                let timeout = ["--timeout", if verb[0] == "drill" { "1s" } else { "300ms" }];
+                failed(&run(endpoint, &[verb, &timeout[..], &["-o", "json"]].concat()), 1, "unreachable");
+            });
+        }
+    });
+}
+
 #[test]
 fn f105_bad_usage_is_2_and_json_on_request_for_every_verb() {
     for verb in VERBS {
