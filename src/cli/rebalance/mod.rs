@@ -97,7 +97,7 @@ Said twice, it takes back what is left. To undo an undo, by its number, is to ma
         #[command(flatten)]
         sure: Sure,
     },
-    /// The plans that are remembered, at most two, how far they are, and what is paused
+    /// The plans that are remembered, how far they are, and what is paused
     Status {
         /// Show each move, and what has become of it
         #[arg(long)]

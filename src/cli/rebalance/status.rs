@@ -12,7 +12,7 @@ use serde::Serialize;
 
 #[derive(Debug, Serialize)]
 struct StatusShape {
-    /// Oldest first, at most two.
+    /// Oldest first: the last two that have started, and one that is being written.
     plans: Vec<ApprovedPlanShape>,
     cluster_frozen: Option<DirectiveShape>,
     keyspaces_frozen: Vec<FrozenShape>,
@@ -126,6 +126,12 @@ pub(super) async fn run(common: &Common, with_moves: bool) -> Outcome {
     Ok(Exit::Done)
 }
 
+/// What names a plan, and which one it undoes: `17, undoes 10`.
+fn number(plan: &ApprovedPlan) -> String {
+    let id = plan.id.get();
+    plan.undoes.map_or(id.to_string(), |undone| format!("{id}, undoes {}", undone.get()))
+}
+
 fn text(plans: &[ApprovedPlan], settings: &Settings, with_moves: bool) -> String {
     let mut text = String::new();
     if plans.is_empty() {
@@ -144,7 +150,7 @@ fn text(plans: &[ApprovedPlan], settings: &Settings, with_moves: bool) -> String
         ]);
         for plan in plans {
             table.row([
-                plan.id.get().to_string(),
+                number(plan),
                 plan.keyspace.as_ref().map(ToString::to_string).unwrap_or_default(),
                 plan.stage.to_string(),
                 plan.size.to_string(),
@@ -176,7 +182,7 @@ fn text(plans: &[ApprovedPlan], settings: &Settings, with_moves: bool) -> String
                 step(planned),
             ]);
         }
-        text.push_str(&format!("\nplan {}\n{}", plan.id.get(), table.indented(2)));
+        text.push_str(&format!("\nplan {}\n{}", number(plan), table.indented(2)));
     }
     text
 }

@@ -54,7 +54,7 @@ pub struct Undo {
     pub left: usize,
 }
 
-/// A plan that an operator approved. The last two are remembered.
+/// A plan that an operator approved. The last two that have started are remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ApprovedPlan {

@@ -261,7 +261,7 @@ impl Admin {
         Ok(answer.changed)
     }
 
-    /// The plans that are remembered, oldest first: at most two.
+    /// The plans that are remembered, oldest first: the last two that have started, and one that is being written.
     ///
     /// # Errors
     /// Those of every method.
