@@ -120,6 +120,12 @@ CREATE OR REPLACE FUNCTION ringfence.revision() RETURNS integer LANGUAGE sql IMM
 CREATE OR REPLACE FUNCTION ringfence.lock_key(scope text) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT AS
     'SELECT pg_catalog.hashtextextended($1 COLLATE "C", 8245937407538424688)';
 
+-- The scope of a token, without a look at the rest of it: this is for finding the row, on the way of every write. (Not STRICT:
+-- with GREATEST in it, it would not be inlined.)
+CREATE OR REPLACE FUNCTION ringfence.scope_of(token text) RETURNS text LANGUAGE sql IMMUTABLE AS
+$$SELECT pg_catalog.substr($1, pg_catalog.strpos($1, '/') + 1,
+    greatest(0, pg_catalog.length($1) - pg_catalog.strpos($1, '/') - pg_catalog.strpos(pg_catalog.reverse($1), '@')))$$;
+
 -- A token's cluster, scope and epoch; NULL when it is not one.
 CREATE OR REPLACE FUNCTION ringfence.parts(token text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT AS
 $$SELECT pg_catalog.regexp_match($1, '^([a-z0-9][a-z0-9._-]{0,62})/([a-z0-9][a-z0-9._-]{0,62}/(?:0|[1-9][0-9]{0,9})|@locks/[a-z0-9][a-z0-9._-]{0,62})@([1-9][0-9]{0,15})$')$$;
@@ -251,26 +257,27 @@ $$;
 CREATE OR REPLACE FUNCTION ringfence.check(token text, held_by bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    part text[] := ringfence.parts(token);
-    own  bigint := part[3];
+    part text[];
 BEGIN
-    IF own IS NULL OR own > 9007199254740991 THEN
-        PERFORM ringfence.not_a('token', token);
-    ELSIF current_setting('fsync') <> 'on' THEN
+    IF current_setting('fsync') <> 'on' THEN
         PERFORM ringfence.refuse_not_durable('fsync is ' || current_setting('fsync'), 'fsync = on');
     END IF;
-    PERFORM pg_advisory_xact_lock_shared(ringfence.lock_key(part[2]));
-    -- The owner going on, which is nearly every write: one look, and the row's lock with it. A row that has changed since
-    -- the transaction's snapshot is an error of serialization here, and not an older row. Whatever this does not accept
-    -- is for the whole rule.
+    PERFORM pg_advisory_xact_lock_shared(ringfence.lock_key(ringfence.scope_of(token)));
+    -- The owner going on, which is nearly every write: one look, and the row's lock with it. What the row says is compared
+    -- as the token's text, of which there is one for each token. A row that has changed since the transaction's snapshot
+    -- is an error of serialization here, and not an older row. Whatever this does not accept is for the whole rule.
     PERFORM 1
        FROM ringfence.fence f, ringfence.binding b
-      WHERE f.scope = part[2] AND f.epoch = own
+      WHERE f.scope = ringfence.scope_of(token) AND b.cluster || '/' || f.scope || '@' || f.epoch::text = token
         AND (held_by IS NULL OR f.session = held_by) AND f.session IS DISTINCT FROM 0
-        AND b.cluster = part[1] AND b.format = 1
+        AND f.epoch BETWEEN 1 AND 9007199254740991 AND b.format = 1
         FOR SHARE OF f;
     IF NOT FOUND THEN
-        PERFORM ringfence.decide(part[1], part[2], own, held_by, false, 281474976710656);
+        part := ringfence.parts(token);
+        IF part IS NULL OR part[3]::bigint > 9007199254740991 THEN
+            PERFORM ringfence.not_a('token', token);
+        END IF;
+        PERFORM ringfence.decide(part[1], part[2], part[3]::bigint, held_by, false, 281474976710656);
     END IF;
     -- For `refuse_unstamped`. Rolling back to a savepoint takes it back, as it does the locks.
     PERFORM set_config('ringfence.checked', 'yes', true);
@@ -288,9 +295,11 @@ BEGIN
         PERFORM ringfence.not_a('token', NULL);
     END IF;
     FOR one IN
-        SELECT t.token, t.session FROM unnest(tokens, held_by) WITH ORDINALITY AS t (token, session, n), ringfence.parts(t.token) AS p
+        SELECT t.token, t.session FROM unnest(tokens, held_by) WITH ORDINALITY AS t (token, session, n)
          WHERE t.n <= cardinality(tokens)
-         ORDER BY p[2] COLLATE "C", length(p[3]) DESC, p[3] COLLATE "C" DESC, t.n
+         -- Of two numbers without leading zeros, the longer text is the larger.
+         ORDER BY ringfence.scope_of(t.token) COLLATE "C", length(split_part(t.token, '@', -1)) DESC,
+                  split_part(t.token, '@', -1) COLLATE "C" DESC, t.n
     LOOP
         PERFORM ringfence.check(one.token, one.session);
     END LOOP;

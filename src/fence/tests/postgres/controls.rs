@@ -5,7 +5,7 @@ use crate::subject::PostgresSubject;
 use ringfence_fence::conformance::{Outcome, Rule, run_rule};
 use ringfence_fence::postgres::PostgresFence;
 
-const QUEUE: &str = "PERFORM pg_advisory_xact_lock_shared(ringfence.lock_key(part[2]));";
+const QUEUE: &str = "PERFORM pg_advisory_xact_lock_shared(ringfence.lock_key(ringfence.scope_of(token)));";
 const ROW: &str = "FOR SHARE OF f;";
 
 /// The functions with these texts replaced. A text that is not there any more is a control that controls nothing.
