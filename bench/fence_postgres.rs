@@ -10,8 +10,8 @@
 mod server;
 
 use ringfence_core::ids::ClusterId;
-use ringfence_fence::FencingToken;
 use ringfence_fence::postgres::PostgresFence;
+use ringfence_fence::{FenceError, FencingToken};
 use sqlx::Connection as _;
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn report(name: &str, mut plain: Vec<Duration>, mut fenced: Vec<Duration>) {
     let p50 = (quantile(&mut plain, 0.5), quantile(&mut fenced, 0.5));
     let p99 = (quantile(&mut plain, 0.99), quantile(&mut fenced, 0.99));
     println!(
-        "{name:44} p50 {:6.0} us, without {:6.0} us: {:.2}x   p99 {:6.0} us, without {:6.0} us",
+        "{name:46} p50 {:6.0} us, without {:6.0} us: {:.2}x   p99 {:6.0} us, without {:6.0} us",
         p50.1,
         p50.0,
         p50.1 / p50.0,
@@ -66,6 +66,27 @@ async fn with_tokio(
     Ok(())
 }
 
+/// The check and the first statement on their way at once: a refusal ends the transaction, so nothing is at stake.
+async fn together(client: &mut Client, fence: &PostgresFence, token: &FencingToken) -> Outcome<()> {
+    let (mut plain, mut fenced) = (Vec::new(), Vec::new());
+    let update = client.prepare(UPDATE).await?;
+    for round in 0..2 * ROUNDS {
+        let start = Instant::now();
+        let tx = client.transaction().await?;
+        if round % 2 == 1 {
+            let write =
+                async { tx.execute(&update, &[&7_i64]).await.map_err(|e| FenceError::store("writing", e)) };
+            tokio::try_join!(fence.check(&tx, token), write)?;
+        } else {
+            tx.execute(&update, &[&7_i64]).await?;
+        }
+        tx.commit().await?;
+        if round % 2 == 1 { &mut fenced } else { &mut plain }.push(start.elapsed());
+    }
+    report("tokio-postgres, sent with the first statement", plain, fenced);
+    Ok(())
+}
+
 async fn with_sqlx(
     conn: &mut sqlx::PgConnection,
     fence: &PostgresFence,
@@ -94,7 +115,7 @@ async fn raises(client: &Client, fence: &PostgresFence, cluster: &ClusterId) -> 
         fence.raise(client, &token).await?;
         times.push(start.elapsed());
     }
-    println!("{:44} p50 {:6.0} us", "raise", quantile(&mut times, 0.5));
+    println!("{:46} p50 {:6.0} us", "raise", quantile(&mut times, 0.5));
     Ok(())
 }
 
@@ -114,6 +135,7 @@ async fn run(server: &server::Server) -> Outcome<()> {
         (0..4).map(|p| format!("prod/orders/{p}@33").parse()).collect::<Result<Vec<FencingToken>, _>>()?;
     fence.raise_all(&client, &tokens).await?;
     with_tokio(&mut client, &fence, &tokens[..1], 1).await?;
+    together(&mut client, &fence, &tokens[0]).await?;
     with_tokio(&mut client, &fence, &tokens[..1], 10).await?;
     with_tokio(&mut client, &fence, &tokens, 4).await?;
     let options = sqlx::postgres::PgConnectOptions::new_without_pgpass()

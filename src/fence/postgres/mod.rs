@@ -154,7 +154,9 @@ impl PostgresFence {
 
     /// Checks a token in the user's transaction, and keeps raises of its scope out from here to its end.
     ///
-    /// Call it before the transaction reads what its writes rest on, and not in a savepoint. After an error, roll back.
+    /// Call it first, so that a refusal costs nothing and all transactions lock in the same order; a later check is as safe.
+    /// Not in a savepoint. With tokio-postgres, it and the first statement can be under way together (`tokio::try_join!`): a
+    /// refusal ends the transaction for both. After an error, roll back.
     ///
     /// # Errors
     /// As [`HighWater::check`](crate::HighWater::check); [`FenceError::WrongCluster`], [`FenceError::NotInstalled`],

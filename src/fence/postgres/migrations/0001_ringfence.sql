@@ -252,8 +252,7 @@ END
 $$;
 
 -- Accepts a token in the transaction of the write, and keeps raises of its scope out until that ends; or refuses it.
--- Call it before the transaction reads what it will write by, and outside of savepoints: rolling back to a savepoint lets
--- go of the locks that were taken after it.
+-- Call it first, and outside of savepoints: rolling back to a savepoint lets go of the locks that were taken after it.
 CREATE OR REPLACE FUNCTION ringfence.check(token text, held_by bigint DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
