@@ -44,7 +44,7 @@ impl Placing {
             let Spots { spots, handed_on } = picture.spots(&self.moved, outlook);
             let before = grants.commands.len();
             for (key, to) in handed_on {
-                grants.add(key, picture.sessions[to.get()].id());
+                grants.add(key, picture.sessions[to.get()].id(), false);
             }
             if contains_vacant(&spots) {
                 let weights = loads.weights(now, self.settings.measure_every, picture.keyspace);
@@ -78,13 +78,15 @@ impl Placing {
             let key = PartitionKey { keyspace: id, partition: planned.partition };
             let Some(partition) = grants.state.partition(key) else { continue };
             let target = picture.sessions[planned.to.get()];
-            if let Some(until) = self.resting.until(key, partition, target.worker(), now) {
+            let last = partition.history().last().map(|tenure| tenure.session);
+            let lives = last.is_some_and(|last| grants.state.session(last).is_some());
+            if let Some(until) = self.resting.until(key, partition, target.worker(), lives, now) {
                 self.vacant.add(id, until);
             } else if room == 0 {
                 self.vacant.add(id, now + BRAKE_PACE);
                 break;
             } else {
-                grants.add(key, target.id());
+                grants.add(key, target.id(), self.resting.was_freed(key));
                 room -= 1;
             }
         }
@@ -103,8 +105,9 @@ struct Grants<'a> {
 }
 
 impl Grants<'_> {
-    /// Why nobody owns it, or why it is taken from its owner in this entry, as the history tells it.
-    fn why(&self, partition: &Partition, to: SessionId) -> GrantReason {
+    /// Why nobody owns it, or why it is taken from its owner in this entry, as the history tells it. It was `freed` when its
+    /// last owner's session went on then: a setback may also be one of an owner before, or of a task before.
+    fn why(&self, partition: &Partition, to: SessionId, freed: bool) -> GrantReason {
         let Some(last) = partition.history().last() else {
             return if partition.born().is_some() { GrantReason::Split } else { GrantReason::First };
         };
@@ -116,17 +119,17 @@ impl Grants<'_> {
                 CoolingWhy::Hold if returns() => GrantReason::Returned,
                 CoolingWhy::Hold | CoolingWhy::Backoff => GrantReason::Vacated,
             },
-            Phase::Vacant if partition.setback().is_some() => GrantReason::Vacated,
+            Phase::Vacant if partition.setback().is_some() && freed => GrantReason::Vacated,
             Phase::Vacant if self.lost.contains(&last.session) => GrantReason::Failover,
             Phase::Vacant => GrantReason::Vacated,
         }
     }
 
-    fn add(&mut self, key: PartitionKey, to: SessionId) {
+    fn add(&mut self, key: PartitionKey, to: SessionId, freed: bool) {
         let found = self.state.keyspace(key.keyspace).zip(self.state.partition(key));
         let Some((keyspace, partition)) = found else { return };
         self.budget.granted(keyspace, key, self.now);
-        let why = self.why(partition, to);
+        let why = self.why(partition, to, freed);
         self.commands.insert(key, Command::Grant { partition: key, replaces: partition.epoch(), to, why });
     }
 }

@@ -125,7 +125,7 @@ impl Placing {
                     self.moved.insert(*key, now);
                 }
                 match (before, after) {
-                    (Some(_), None) => self.resting.freed(*key, now),
+                    (Some(owner), None) if state.session(*owner).is_some() => self.resting.freed(*key, now),
                     (None, Some(_)) => self.resting.granted(*key),
                     _ => {}
                 }

@@ -265,6 +265,66 @@ fn p16_two_workers_do_not_pass_a_partition_to_and_fro_that_nobody_wants() {
     assert!(world.epoch(key).get() - before <= 8, "{} epochs in a minute", world.epoch(key).get() - before);
 }
 
+/// A setback is remembered for minutes, and is no word about an owner that is lost since.
+#[test]
+fn an_old_setback_does_not_hold_up_the_failover_of_a_lost_owner() {
+    let why = |world: &World, since| {
+        world.commands_since(since, |c| match c {
+            Command::Grant { why, .. } => Some(*why),
+            _ => None,
+        })
+    };
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Grant {
+        WithTheExpiry,
+        InALaterEntry,
+        OfANewLeader,
+    }
+    for grant in [Grant::WithTheExpiry, Grant::InALaterEntry, Grant::OfANewLeader] {
+        let mut world = World::of(1, &["a", "b"], policy());
+        let key = world.key(0);
+        for _ in 0..6 {
+            world.give_back(key, Released::Returned);
+            world.pass(40_000);
+        }
+        let lost = world.owner(key).unwrap().to_owned();
+        let other = if lost == "a" { "b" } else { "a" };
+        assert_eq!(world.state.partition(key).unwrap().setback().unwrap().count, 6);
+        let began = world.now;
+        world.kill(&lost);
+        world.pass(TTL - TTL / 6 - 50);
+        while world.lives(&lost) {
+            world.now += 50;
+            for mut entry in world.due() {
+                if grant != Grant::WithTheExpiry {
+                    entry.retain(|command| !matches!(command, Command::Grant { .. }));
+                }
+                world.apply(entry).outcome.unwrap();
+            }
+        }
+        if grant == Grant::OfANewLeader {
+            world.elect(0);
+        }
+        assert_eq!(world.owner(key).is_some(), grant == Grant::WithTheExpiry, "{grant:?}");
+        world.work();
+        assert_eq!(world.owner(key), Some(other), "{grant:?}");
+        assert_eq!(why(&world, began), [GrantReason::Failover], "{grant:?}");
+    }
+}
+
+#[test]
+fn an_old_setback_does_not_keep_the_partition_from_the_worker_that_comes_back() {
+    let mut world = World::of(1, &["a"], policy());
+    let key = world.key(0);
+    world.give_back(key, Released::Returned);
+    assert_eq!(world.until_owner(key, "a", 2_000), 1_000);
+    world.kill("a");
+    world.pass(2 * TTL);
+    assert!(!world.lives("a"));
+    world.join("a", &[world.orders()]);
+    assert_eq!(world.until_owner(key, "a", 100), 0);
+}
+
 #[test]
 fn a_new_leader_counts_the_rest_of_a_returned_task_in_full() {
     let mut world = World::of(1, &["a"], policy());
