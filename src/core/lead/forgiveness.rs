@@ -3,7 +3,8 @@
 //!
 //! Otherwise a task that fails once a month would wait longer each time, and `ringfence status` would call it failing for
 //! ever. The clock is the leader's, which counts from the entry that it saw; a new leader counts in full. What the state
-//! keeps changes by an entry, one command for each partition, and once for each row of failures.
+//! keeps changes by an entry, one command for each partition, and once for each row of failures. Nodes of an earlier version
+//! cannot read that entry: nothing is forgiven before something was used that they cannot read either.
 
 use crate::ids::{Epoch, KeyspaceId, PartitionKey};
 use crate::mutant;
@@ -56,7 +57,7 @@ impl Forgiveness {
 
     /// What is forgiven now.
     pub(super) fn due(&mut self, now: Instant, state: &State) -> Vec<Command> {
-        if self.0.is_empty() || mutant!("setback-never-forgiven") {
+        if self.0.is_empty() || !state.has_what_is_new() || mutant!("setback-never-forgiven") {
             return Vec::new();
         }
         // What was forgiven is no event: nothing that a watcher of the map could see has changed.

@@ -191,6 +191,12 @@ impl State {
         self.directives.iter()
     }
 
+    /// Whether something was used already that nodes from before directives cannot read: a directive, or a worker that
+    /// splits. Only then may a leader by itself write what they cannot read.
+    pub(crate) fn has_what_is_new(&self) -> bool {
+        !self.directives.is_empty() || self.sessions.values().any(|session| session.splits)
+    }
+
     /// One directive, while it is remembered; that of a plan as long as the plan is.
     pub fn directive(&self, at: LogIndex) -> Option<&Directive> {
         let place = self.directives.binary_search_by_key(&at, |directive| directive.at).ok();
