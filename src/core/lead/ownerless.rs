@@ -4,7 +4,7 @@ use super::Leadership;
 use super::picture::{Outlook, Picture};
 use super::splitting;
 use crate::ids::{KeyspaceId, PartitionKey};
-use crate::placement::Unplaced;
+use crate::placement::{Unplaced, WorkerStanding};
 use crate::state::{CoolingWhy, Keyspace, Partition, Phase, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,11 +125,17 @@ impl Leadership {
         let outlook = Outlook { absent: &absent, expiring: &nobody, freed: &nothing };
         let candidates =
             Picture::of(state, id, outlook).map(|picture| picture.candidates).unwrap_or_default();
-        let takers = candidates.iter().filter(|candidate| candidate.standing.takes());
+        // Where no other may have it, what has no owner goes to frozen workers.
+        let of =
+            |takes: fn(&WorkerStanding) -> bool| candidates.iter().filter(|c| takes(&c.standing)).count();
+        let takers = match of(WorkerStanding::takes) {
+            0 => of(|standing| *standing == WorkerStanding::Frozen),
+            takers => takers,
+        };
         let frozen = state.frozen().is_some() || keyspace.frozen().is_some();
         Vacant {
             nobody_may: Unplaced::among(&candidates),
-            takers: takers.count(),
+            takers,
             not_planned: self.placing.errors().any(|(failed, _)| failed == id),
             braked: self.placing.braked(now, state),
             splitting: splitting::ownerless(keyspace, state.floor(), frozen),

@@ -5,7 +5,7 @@ use crate::ids::{KeyspaceId, LogIndex, PartitionKey, WorkerId};
 use crate::lead::{FORGIVEN_AFTER, Ownerless};
 use crate::placement::{Unplaced, Weight};
 use crate::state::{
-    Command, GrantReason, PartitionChange, Phase, PolicyChange, Released, Tenure, WorkerChange,
+    Command, GrantReason, PartitionChange, Phase, PolicyChange, Released, Subject, Tenure, WorkerChange,
 };
 use std::time::Duration;
 
@@ -156,6 +156,26 @@ fn a_worker_that_is_frozen_and_drained_stands_in_for_nobody_and_the_reason_is_to
     assert_eq!((world.owned_by("b").len(), told(&world).len()), (4, 0));
 }
 
+/// Two frozen workers pass nothing to and fro, and the one that did not return gets it at once.
+#[test]
+fn a_partition_that_a_frozen_worker_gets_at_once_is_not_said_to_wait() {
+    let mut world = World::of(1, &["a", "b"], policy());
+    for name in ["a", "b"] {
+        set(&mut world, name, frozen(true));
+    }
+    let key = world.key(0);
+    world.give_back(key, Released::Returned);
+    let why = |world: &World| world.leader.ownerless_why(at(world.now), &world.state, key);
+    assert_eq!(why(&world), Some(Ownerless::Granted));
+    world.work();
+    assert!(world.owner(key).is_some());
+    // The next time nobody gets it at once.
+    world.give_back(key, Released::Returned);
+    assert_eq!(why(&world), Some(Ownerless::Rests));
+    world.work();
+    assert_eq!(world.owner(key), None);
+}
+
 #[test]
 fn each_wait_of_a_partition_without_an_owner_is_told_by_its_reason() {
     let change = PolicyChange {
@@ -221,6 +241,27 @@ fn an_owner_that_was_ready_for_long_enough_is_forgiven_and_its_next_failure_is_a
     assert_eq!(count(&world, bad), 1);
     world.pass(70_000);
     assert_eq!(count(&world, bad), 0);
+}
+
+/// The entry is one that nodes of the version before could not read.
+#[test]
+fn nothing_is_forgiven_before_something_new_was_used() {
+    let mut world = World::of(2, &["a", "b"], policy());
+    for session in world.state.sessions.values_mut() {
+        session.splits = false;
+    }
+    let key = world.key(0);
+    let forgiven = |world: &World| world.state.partition(key).unwrap().setback().is_none();
+    world.give_back(key, Released::Failed("disk".to_owned()));
+    world.pass(FORGIVEN_AFTER.as_millis() as u64 + 5_000);
+    assert!(!forgiven(&world));
+    // An operator says who they are: from now on it can be said.
+    let (subject, by) = (Subject::Cluster, "ada".to_owned());
+    let said = Command::Direct { subject, by, what: "look".to_owned(), reason: String::new() };
+    let freeze = Command::Freeze { keyspace: None, frozen: true };
+    world.apply(vec![said, freeze]).outcome.unwrap();
+    world.pass(1_000);
+    assert!(forgiven(&world));
 }
 
 #[test]

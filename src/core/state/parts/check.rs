@@ -9,7 +9,7 @@ use crate::state::counters::Counters;
 use crate::state::keyspace::{DELETED_LEN, Deleted, Keyspace, MAX_KEYSPACES, MAX_TOTAL_PARTITIONS};
 use crate::state::outcome::Outcome;
 use crate::state::partition::{HISTORY_LEN, MAX_FAILURE_BYTES, Partition, Phase};
-use crate::state::session::{ENDED_LEN, Ended, MAX_SESSIONS, Session};
+use crate::state::session::{ENDED_LEN, Ended, MAX_ADDRESS_BYTES, MAX_SESSIONS, Session};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Parts that no state can have had.
@@ -263,6 +263,7 @@ impl Check {
             self.given_session(ended.session)?;
             self.applied("the end of a session", ended.at)?;
             if let Some(life) = &ended.life {
+                bound("the length of an ended session's address", life.address.len(), MAX_ADDRESS_BYTES)?;
                 self.applied("the join of an ended session", life.joined)?;
             }
             if sessions.contains_key(&ended.session) || !seen.insert(ended.session) {

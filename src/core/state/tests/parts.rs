@@ -3,7 +3,7 @@
 use super::world::{World, drain, epoch, failed, join, secs};
 use crate::ids::{EpochFloor, KeyspaceName, LogIndex, SessionId};
 use crate::state::{
-    Command, Cooling, CoolingWhy, HISTORY_LEN, Join, Outcome, PartsError, Phase, PolicyChange, Request,
+    Command, Cooling, CoolingWhy, HISTORY_LEN, Join, Life, Outcome, PartsError, Phase, PolicyChange, Request,
     State, StateParts, Suspicion,
 };
 
@@ -105,6 +105,17 @@ fn an_owner_is_a_live_session_that_serves_the_keyspace_and_was_granted_the_epoch
             setback.count = 0;
         }
     });
+}
+
+#[test]
+fn the_address_of_a_session_that_has_ended_is_bounded() {
+    let ended = |bytes: usize| {
+        move |p: &mut StateParts| {
+            let (joined, address) = (p.ended[0].at, "x".repeat(bytes));
+            p.ended[0].life = Some(Life { joined, joined_unix_ms: 0, address, ended_unix_ms: 0 });
+        }
+    };
+    assert!(matches!(refuse(ended(256)), PartsError::Bound { count: 256, bound: 255, .. }));
 }
 
 #[test]
