@@ -222,8 +222,10 @@ async fn old_copy(cluster: &mut Cluster, leader: u64, follower: u64) -> Option<N
         admin.create_keyspace(create(name, 4)).await.unwrap();
     }
     let last = cluster.nodes[&leader].raft_status().unwrap().last_log;
-    until("the follower has it all", async || {
-        (cluster.nodes[&follower].raft_status()?.committed >= last).then_some(())
+    // What a follower has, and its leader does not know of, can be lost without anybody missing it.
+    until("the leader knows that the follower has it all", async || {
+        let members = cluster.nodes[&leader].raft_status()?.members;
+        (members.get(&node(follower))?.matched >= last).then_some(())
     })
     .await;
     cluster.shutdown(follower).await;
