@@ -44,7 +44,7 @@ impl Log {
                 keyspaces: BTreeSet::from([keyspace]),
                 replaces: None,
                 splits: false,
-                again: false,
+                ends_drain: None,
             }))]);
             let Outcome::Joined(session) = joined[0] else { panic!("{joined:?}") };
             session

@@ -139,7 +139,9 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
             partition: Some(key_to_wire(*partition)),
             why: plan::skip_to_wire(*why),
         }),
-        Command::CancelPlan { plan } => Wire::CancelPlan(wire::CancelPlan { plan_index: plan.get() }),
+        Command::CancelPlan { plan, only_open } => {
+            Wire::CancelPlan(wire::CancelPlan { plan_index: plan.get(), only_open: *only_open })
+        }
         Command::Evict { session } => Wire::Evict(wire::Evict { session: session.get() }),
         Command::StartSplit { keyspace, from } => {
             Wire::StartSplit(wire::StartSplit { keyspace: keyspace.get(), from: from.get() })
@@ -166,7 +168,7 @@ fn join_to_wire(join: &Join) -> wire::Join {
         keyspaces: keyspaces_to_wire(&join.keyspaces),
         replaces: join.replaces.map_or(0, SessionId::get),
         splits: join.splits,
-        again: join.again,
+        ends_drain_index: join.ends_drain.map_or(0, LogIndex::get),
     }
 }
 
@@ -231,7 +233,8 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
         Some(Wire::ExtendPlan(c)) => ("extend_plan", extend_plan(c)),
         Some(Wire::SkipPlanned(c)) => ("skip_planned", skip_planned(&c)),
         Some(Wire::CancelPlan(c)) => {
-            ("cancel_plan", Ok(Command::CancelPlan { plan: LogIndex::new(c.plan_index) }))
+            let (plan, only_open) = (LogIndex::new(c.plan_index), c.only_open);
+            ("cancel_plan", Ok(Command::CancelPlan { plan, only_open }))
         }
         Some(Wire::Evict(c)) => ("evict", session(c.session).map(|session| Command::Evict { session })),
         Some(Wire::StartSplit(c)) => ("start_split", start_split(&c)),
@@ -288,7 +291,7 @@ fn join(c: wire::Join) -> Result<Command, InvalidField> {
         keyspaces: keyspaces_from_wire(c.keyspaces),
         replaces: SessionId::new(c.replaces),
         splits: c.splits,
-        again: c.again,
+        ends_drain: Some(LogIndex::new(c.ends_drain_index)).filter(|_| c.ends_drain_index > 0),
     })))
 }
 

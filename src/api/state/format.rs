@@ -14,7 +14,9 @@ use ringfence_core::state::{
 
 /// The newest format that this version writes and reads. It reads all earlier ones.
 ///
-/// 2: what operators decide ([`Command::Direct`] and those after it), splits among it, and what follows from that.
+/// 1 is frozen. 2: what operators decide ([`Command::Direct`] and those after it), splits among it, and what follows from
+/// that. No release has written 2: until one does, what it means may change under the same number, and from then on it is
+/// frozen too.
 pub const FORMAT: u32 = 2;
 
 /// The message in these bytes, once its format is one that this version reads.
@@ -71,7 +73,7 @@ fn command_is_new(command: &Command) -> bool {
         }
         Command::Grant { why, .. } | Command::Drain { why, .. } => reason_is_new(*why),
         Command::Release { how, .. } => *how == Released::Restarting,
-        Command::Join(join) => join.splits || join.again,
+        Command::Join(join) => join.splits || join.ends_drain.is_some(),
         Command::FormCluster { .. }
         | Command::NoteNode { .. }
         | Command::DeleteKeyspace { .. }

@@ -354,7 +354,7 @@ impl Simulation {
             keyspaces: BTreeSet::from([self.keyspace]),
             replaces: self.state.session_of(worker).map(Session::id),
             splits: false,
-            again: false,
+            ends_drain: None,
         };
         self.apply(vec![Command::Join(Box::new(join))])?;
         if let Some(session) = self.state.session_of(worker).map(Session::id) {

@@ -173,7 +173,7 @@ impl Change<'_> {
             Command::OpenPlan { size, map, undoes } => self.open_plan(*size, *map, *undoes),
             Command::ExtendPlan { plan, moves } => self.extend_plan(*plan, moves),
             Command::SkipPlanned { plan, partition, why } => Ok(self.skip_planned(*plan, *partition, *why)),
-            Command::CancelPlan { plan } => self.cancel_plan(*plan),
+            Command::CancelPlan { plan, only_open } => self.cancel_plan(*plan, *only_open),
             Command::Evict { session } => Ok(self.evict(*session)),
             Command::StartSplit { keyspace, from } => self.start_split(*keyspace, *from),
             Command::CancelSplit { keyspace } => self.cancel_split(*keyspace),

@@ -253,6 +253,8 @@ pub enum Command {
     CancelPlan {
         /// The plan.
         plan: LogIndex,
+        /// Only while it is being written: one that has started meanwhile goes on.
+        only_open: bool,
     },
     /// Ends a session that an operator gave up.
     Evict {
@@ -302,8 +304,9 @@ pub struct Join {
     /// It can own partitions that are split: it raises the fences of those that they come from, and asks of each key
     /// whether it is its partition's.
     pub splits: bool,
-    /// Its process had a session before: it was not restarted.
-    pub again: bool,
+    /// Its process was started anew, and this drain until the next join, by its directive, stood when it was taken in: it
+    /// ends. `None`: none stood, or the process had a session before.
+    pub ends_drain: Option<LogIndex>,
 }
 
 /// The secret's hash and the nonce stay out of logs: who knows a nonce may take the session over.

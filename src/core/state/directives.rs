@@ -14,6 +14,11 @@ use super::undo::Undo;
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, WorkerId};
 
 impl State {
+    /// The drain of this worker that lasts until it joins, by its directive.
+    pub fn drain_until_join(&self, worker: &WorkerId) -> Option<LogIndex> {
+        self.worker_settings.get(worker)?.drained_until_join
+    }
+
     /// What an operator froze that keeps this partition from being moved to this worker.
     pub fn freeze_of_move(&self, key: PartitionKey, to: &WorkerId) -> Option<Subject> {
         let keyspace = self.keyspaces.get(&key.keyspace);

@@ -26,8 +26,10 @@ pub(super) enum Freed {
     Failed,
     /// The owner gave it back because its worker is being restarted: it waits for that one to come back.
     Restarting,
-    /// The drain's deadline passed, or it was taken by fence.
+    /// The drain's deadline passed.
     Taken,
+    /// The fence keeps an owner out that was lost, and so it was taken from it before its session ended.
+    Seized,
     /// The owner's session ended; its lease may still run.
     SessionEnded { lease_of: Option<(SessionId, Duration)> },
 }
@@ -238,7 +240,7 @@ impl Change<'_> {
         if !by_fence && !mutant!("seized-by-lease") {
             return Err(Refused::TakesOverByLease(key.keyspace));
         }
-        self.vacate(key, Freed::Taken);
+        self.vacate(key, Freed::Seized);
         Ok(Outcome::Done)
     }
 
@@ -345,12 +347,12 @@ impl Change<'_> {
         let (lock_delay, takeover, hold) = (policy.lock_delay(), policy.takeover(), policy.rejoin_hold());
         let backoff =
             self.state.partition(key).and_then(Partition::setback).map_or(Duration::ZERO, Setback::backoff);
-        let lost = matches!(how, Freed::SessionEnded { .. });
+        let lost = matches!(how, Freed::Seized | Freed::SessionEnded { .. });
         let (lease_of, then, why) = match how {
             Freed::Released => (None, Duration::ZERO, CoolingWhy::Backoff),
             Freed::Failed => (None, backoff, CoolingWhy::Backoff),
             Freed::Restarting => (None, hold, CoolingWhy::Hold),
-            Freed::Taken => (None, lock_delay, CoolingWhy::LockDelay),
+            Freed::Taken | Freed::Seized => (None, lock_delay, CoolingWhy::LockDelay),
             Freed::SessionEnded { lease_of } => {
                 let lease_of = lease_of.filter(|_| takeover == Takeover::Lease);
                 let why = if lease_of.is_some() { CoolingWhy::Lease } else { CoolingWhy::LockDelay };

@@ -361,11 +361,12 @@ impl Change<'_> {
     }
 
     /// Stops a plan. What has begun goes on. Of one that is still being written nothing is left.
-    pub(super) fn cancel_plan(&mut self, id: LogIndex) -> Result<Outcome, Refused> {
+    pub(super) fn cancel_plan(&mut self, id: LogIndex, only_open: bool) -> Result<Outcome, Refused> {
         let plan = self.state.plan_mut(id).ok_or(Refused::NoSuchPlan(id))?;
         let before = plan.stage;
         match before {
             PlanStage::Done | PlanStage::Cancelled => return Ok(Outcome::Unchanged),
+            PlanStage::Running if only_open => return Ok(Outcome::Unchanged),
             PlanStage::Running => {
                 plan.stage = PlanStage::Cancelled;
                 self.journal.push(Undo::PlanStage(id, before));

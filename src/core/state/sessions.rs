@@ -78,8 +78,12 @@ impl Change<'_> {
         );
         self.journal.push(Undo::Joined(id));
         self.events.push(Event::Joined(id));
-        // Whoever stopped it to start it anew has done so. A process that lost its lease is still to be stopped.
-        if !join.again || mutant!("drain-ends-with-a-lost-lease") {
+        // Whoever stopped it to start it anew has done so. A process that lost its lease is still to be stopped, and so is
+        // one that was drained after its join was decided.
+        let stands = self.state.drain_until_join(&join.worker);
+        if stands
+            .is_some_and(|stands| join.ends_drain == Some(stands) || mutant!("drain-ends-with-a-lost-lease"))
+        {
             self.end_drain_until_join(&join.worker);
         }
         Ok(Outcome::Joined(id))

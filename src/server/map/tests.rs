@@ -60,7 +60,7 @@ impl Fed {
             keyspaces: BTreeSet::from([key.keyspace]),
             replaces: None,
             splits: true,
-            again: false,
+            ends_drain: None,
         };
         let Outcome::Joined(to) = self.apply(Command::Join(Box::new(join))) else { panic!("not joined") };
         let replaces = self.replica.lock().state.partition(key).unwrap().epoch();

@@ -86,7 +86,7 @@ pub(super) async fn extend(
     match run(context, id, extend).await {
         Ok(answer) => Ok(v1::PlacementChanged { changed: answer.changed() }),
         Err(failure) => {
-            if !matches!(failure.kind(), ErrorKind::UnknownOutcome) {
+            if is_final(failure.kind()) {
                 give_up(context, plan).await;
             }
             Err(failure)
@@ -94,12 +94,20 @@ pub(super) async fn extend(
     }
 }
 
+/// Nobody asks again under the same request id, so the plan gets no more pieces. After any other failure somebody does, and
+/// the plan has to be there.
+fn is_final(failure: ErrorKind) -> bool {
+    !failure.is_retryable()
+}
+
 /// Drops a plan of which a piece was refused. When that fails, because this node does not lead any more, it lies there until
-/// the next one is opened, and takes nobody's place.
+/// the next one is opened, and takes nobody's place. One that has started meanwhile, by the same piece sent again, goes on.
 async fn give_up(context: &Context, plan: LogIndex) {
+    let Ok((term, _)) = context.confirm().await else { return };
     let open = |found: &ApprovedPlan| found.id == plan && found.stage == PlanStage::Open;
     if context.replica.lock().state.plans().any(open) {
-        let dropped = context.propose(None, vec![Command::CancelPlan { plan }], None).await;
+        let drop = Command::CancelPlan { plan, only_open: true };
+        let dropped = context.propose(None, vec![drop], Some(term)).await;
         if !matches!(dropped, Ok(Ok(_))) {
             tracing::debug!(plan = plan.get(), "a refused plan could not be dropped");
         }
@@ -136,7 +144,7 @@ pub(super) async fn cancel(
             index => LogIndex::new(index),
         };
         let what = format!("stop plan {}", plan.get());
-        Ok(vec![direct(Subject::Cluster, &given, &what), Command::CancelPlan { plan }])
+        Ok(vec![direct(Subject::Cluster, &given, &what), Command::CancelPlan { plan, only_open: false }])
     });
     changed(&given, "stop a plan", answer.await?)
 }
@@ -225,5 +233,33 @@ fn shown_move(state: &State, planned: &PlanMove) -> v1::ApprovedMove {
         to: planned.to.to_string(),
         step: step.to_owned(),
         now: now(state, planned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client sends the piece again under its id after a failure that passes, and the plan must be there.
+    #[test]
+    fn a_plan_is_dropped_only_after_a_failure_that_nobody_repeats() {
+        let repeated = [
+            Failure::no_leader(),
+            Failure::not_leader(None),
+            Failure::unavailable("this node has stopped; ask another"),
+            Failure::unknown_outcome(),
+        ];
+        for failure in repeated {
+            assert!(!is_final(failure.kind()), "{failure}");
+        }
+        let refused = [
+            Failure::refused("no"),
+            Failure::stale_epoch(None, None),
+            Failure::not_found("no"),
+            Failure::limit("no"),
+        ];
+        for failure in refused {
+            assert!(is_final(failure.kind()), "{failure}");
+        }
     }
 }

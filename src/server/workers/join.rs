@@ -90,7 +90,7 @@ fn parse(request: &v1::JoinRequest) -> Result<Join, Failure> {
         keyspaces: BTreeSet::new(),
         replaces: None,
         splits: request.splits,
-        again: false,
+        ends_drain: None,
     })
 }
 
@@ -112,10 +112,10 @@ fn earlier(
         })?;
         join.keyspaces.insert(keyspace.id());
     }
-    // A first join may replace an earlier session, and says so; a process that lost its lease joins without. It is written
-    // only where somebody has decided something about the worker: until then nobody needs it.
-    let set = local.state.worker_settings().contains_key(&join.worker);
-    join.again = set && !request.replace && request.replace_secret.is_empty();
+    // A first join may replace an earlier session, and says so; a process that lost its lease joins without. By its name:
+    // one that is decided after this is not ended by what was decided before it.
+    let anew = request.replace || !request.replace_secret.is_empty();
+    join.ends_drain = local.state.drain_until_join(&join.worker).filter(|_| anew);
     let Some(leadership) = local.leadership.as_ref().filter(|led| led.term() == term) else {
         return Err(Failure::no_leader());
     };

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::testing::{self, Cluster, SECRET, create, join, until};
 use ringfence_api::v1::{self, attach_request, attach_response};
 use ringfence_api::{ErrorKind, Failure};
-use ringfence_core::ids::{SessionId, Term};
+use ringfence_core::ids::{SessionId, Term, WorkerId};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 use tonic::Status;
@@ -63,6 +63,32 @@ async fn f059_a_session_younger_than_its_ttl_that_is_connected_is_not_replaced()
     let mut workers = testing::workers(&node).await;
     let refused = workers.join(restarted("w1", b"")).await.unwrap_err();
     assert_eq!(kind(&refused), ErrorKind::DuplicateIdentity);
+}
+
+#[tokio::test]
+async fn a_drain_until_the_next_join_ends_with_a_process_that_starts_anew_only() {
+    let node = testing::alone().await;
+    testing::admin(&node).await.create_keyspace(create("orders", 4)).await.unwrap();
+    let mut placement =
+        v1::placement_service_client::PlacementServiceClient::new(testing::channel(&node).await);
+    let drain = v1::SetWorkerRequest {
+        request: testing::request_id(),
+        worker: "w1".into(),
+        drained_until_join: Some(true),
+        ..Default::default()
+    };
+    placement.set_worker(drain).await.unwrap();
+    let drained = || {
+        let context = node.context().unwrap();
+        let local = context.replica.lock();
+        local.state.drain_until_join(&WorkerId::new("w1").unwrap()).is_some()
+    };
+    // It does not ask to replace anybody: its process had a session before.
+    let mut workers = testing::workers(&node).await;
+    workers.join(testing::a_join("w1", "orders")).await.unwrap();
+    assert!(drained(), "it is still to be stopped");
+    workers.join(restarted("w1", SECRET)).await.unwrap();
+    assert!(!drained());
 }
 
 /// "It has ended" makes a worker give everything up. A node that lags may not know a session that another one opened.

@@ -51,7 +51,7 @@ pub(super) fn join(worker: usize, nonce: u128, replaces: Option<SessionId>) -> C
         keyspaces: BTreeSet::from([partition().keyspace]),
         replaces,
         splits: true,
-        again: false,
+        ends_drain: None,
     }))
 }
 

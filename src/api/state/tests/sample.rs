@@ -74,7 +74,7 @@ fn join(name: &str, nonce: u128, replaces: Option<SessionId>) -> Command {
         keyspaces: BTreeSet::from([KeyspaceId::new(1)]),
         replaces,
         splits: false,
-        again: false,
+        ends_drain: None,
     }))
 }
 
@@ -85,9 +85,9 @@ fn join_splits(name: &str, nonce: u128, keyspace: KeyspaceId) -> Command {
     Command::Join(join)
 }
 
-fn join_again(name: &str, nonce: u128) -> Command {
+fn join_anew(name: &str, nonce: u128) -> Command {
     let Command::Join(mut join) = join(name, nonce, None) else { panic!("a join") };
-    join.again = true;
+    join.ends_drain = Some(LogIndex::new(301));
     Command::Join(join)
 }
 
@@ -191,10 +191,11 @@ fn commands_of_format_2() -> Vec<(&'static str, Command)> {
         ("open_plan_undoes", Command::OpenPlan { size: 1, map: None, undoes: Some(LogIndex::new(250)) }),
         ("extend_plan", Command::ExtendPlan { plan, moves: vec![planned(4, 41), arriving(5, 42)] }),
         ("skip_planned", Command::SkipPlanned { plan, partition: key(5), why: SkipReason::TargetGone }),
-        ("cancel_plan", Command::CancelPlan { plan }),
+        ("cancel_plan", Command::CancelPlan { plan, only_open: false }),
+        ("drop_plan", Command::CancelPlan { plan, only_open: true }),
         ("evict", Command::Evict { session: session(1) }),
         ("join_splits", join_splits("w1", 1 << 100, id)),
-        ("join_again", join_again("w1", 1 << 100)),
+        ("join_anew", join_anew("w1", 1 << 100)),
         ("forgive", Command::Forgive { partition: key(5), epoch: epoch(42) }),
         ("grant_split", grant(5, Some(41), 1, GrantReason::Split)),
         ("start_split", Command::StartSplit { keyspace: id, from: PartitionCount::new(500_000).unwrap() }),

@@ -40,7 +40,7 @@ impl Large {
             keyspaces: [keyspace].into(),
             replaces: None,
             splits: true,
-            again: false,
+            ends_drain: None,
         }))]);
     }
 

@@ -142,7 +142,7 @@ impl World {
             keyspaces: keyspaces.iter().copied().collect::<BTreeSet<_>>(),
             replaces: self.state.session_of(&worker).map(Session::id),
             splits: true,
-            again: false,
+            ends_drain: None,
         };
         self.apply(vec![Command::Join(Box::new(join))]);
         let session = self.state.session_of(&worker).unwrap();

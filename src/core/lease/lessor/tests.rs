@@ -77,7 +77,7 @@ impl Log {
             keyspaces: keyspaces.iter().copied().collect::<BTreeSet<_>>(),
             replaces: self.state.session_of(&worker).map(Session::id),
             splits: true,
-            again: false,
+            ends_drain: None,
         };
         self.apply(now, Command::Join(Box::new(join)));
         self.state.session_of(&worker).unwrap().id()

@@ -1,6 +1,6 @@
 //! What operators decide: it is remembered, outlives sessions, and names itself in what follows from it.
 
-use super::world::{World, drain, epoch, join, release, worker};
+use super::world::{World, by_fence, drain, epoch, join, release, worker};
 use crate::ids::{LogIndex, PartitionId, PartitionKey};
 use crate::placement::Weight;
 use crate::state::{
@@ -39,17 +39,26 @@ fn t49_a_drain_until_the_next_join_ends_there_and_leaves_any_other_as_it_is() {
     assert_eq!(world.ok(Command::Join(Box::new(again))), Outcome::Joined(session));
     assert!(settings(&world, "a").drain().is_some(), "it has not been started anew");
     // It has lost its lease, and joins again.
-    let rejoins = Join { replaces: Some(session), again: true, ..join("a", 98, key.keyspace) };
+    let rejoins = Join { replaces: Some(session), ..join("a", 98, key.keyspace) };
     let session = world.joined(rejoins);
     assert!(settings(&world, "a").drain().is_some(), "it is still to be stopped");
+    // It is started anew, and drained once more after that was decided: whoever did has been told that it is drained.
+    let ends_drain = world.state.drain_until_join(&worker("a"));
+    world.ok(set("a", until_join(false)));
+    let since = world.next_index();
+    world.ok(set("a", until_join(true)));
+    let session = world.joined(Join { replaces: Some(session), ends_drain, ..join("a", 97, key.keyspace) });
+    assert_eq!(world.state.drain_until_join(&worker("a")), Some(since), "another drain than it knew of");
     world.ok(set("a", drained(true)));
-    world.joined(Join { replaces: Some(session), ..join("a", 99, key.keyspace) });
+    let ends_drain = Some(since);
+    world.joined(Join { replaces: Some(session), ends_drain, ..join("a", 99, key.keyspace) });
     let now = settings(&world, "a");
     assert_eq!((now.drained.is_some(), now.drained_until_join), (true, None));
 
     world.ok(set("a", WorkerChange { drained: Some(false), ..until_join(true) }));
-    let again = world.state.session_of(&worker("a")).map(Session::id);
-    world.joined(Join { replaces: again, ..join("a", 100, key.keyspace) });
+    let replaces = world.state.session_of(&worker("a")).map(Session::id);
+    let ends_drain = world.state.drain_until_join(&worker("a"));
+    world.joined(Join { replaces, ends_drain, ..join("a", 100, key.keyspace) });
     assert_eq!(settings(&world, "a"), WorkerSettings::default(), "nothing is left of it");
 }
 
@@ -164,6 +173,27 @@ fn a_grant_says_by_whose_word_the_partition_moved() {
     assert_eq!(world.refused(never), Refused::NoSuchDirective(LogIndex::new(0)));
     let next = world.next_index();
     assert_eq!(world.refused(Command::Under { directive: next }), Refused::NoSuchDirective(next));
+}
+
+/// Nobody ordered what became of an owner that was lost, though somebody had ordered it away.
+#[test]
+fn an_owner_that_was_lost_while_it_drained_is_replaced_in_nobody_s_name() {
+    for by_deadline in [true, false] {
+        let (mut world, key, a, b, e1) = World::owned(by_fence());
+        let by = world.next_index();
+        let begun = vec![direct(Subject::Worker(worker("a")), "drain"), drain(key, e1, "b")];
+        let outcomes = world.apply(None, begun).outcome.unwrap();
+        let Outcome::Draining(move_id) = outcomes[1] else { panic!("{outcomes:?}") };
+        let taken = match by_deadline {
+            true => Command::DrainOver { partition: key, epoch: e1, move_id },
+            false => Command::Seize { partition: key, epoch: e1, session: a },
+        };
+        let why = GrantReason::Failover;
+        let grant = Command::Grant { partition: key, replaces: Some(e1), to: b, why };
+        world.apply(None, vec![taken, grant]).outcome.unwrap();
+        let last = world.partition(key).history().last().unwrap();
+        assert_eq!((last.session, last.directive), (b, by_deadline.then_some(by)));
+    }
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn a_move_of_a_plan_decided_before_its_end_does_not_begin_after_it() {
     assert_eq!(why(&mut world), Refused::PlanNotRunning(id), "it has not started");
     world.ok(extend(id, &[to_b(0), to_b(1)]));
     begin(&mut world, id, 0);
-    world.ok(Command::CancelPlan { plan: id });
+    world.ok(Command::CancelPlan { plan: id, only_open: false });
     let before = world.state.clone();
     assert_eq!(why(&mut world), Refused::PlanNotRunning(id));
     world.assert_same_but_for_the_index(before);
@@ -185,8 +185,8 @@ fn one_plan_at_a_time_and_in_order() {
         world.refused(Command::OpenPlan { size: 1, map: None, undoes: None }),
         Refused::PlanRunning(second)
     );
-    world.ok(Command::CancelPlan { plan: second });
-    world.unchanged(Command::CancelPlan { plan: second });
+    world.ok(Command::CancelPlan { plan: second, only_open: false });
+    world.unchanged(Command::CancelPlan { plan: second, only_open: false });
     assert_eq!(plan(&world, second).stage, PlanStage::Cancelled);
     for size in [0, MAX_PLAN_MOVES + 1] {
         assert!(matches!(
@@ -216,6 +216,24 @@ fn approved(world: &mut World, size: u32) -> LogIndex {
     }
 }
 
+/// Whoever drops a plan of which a piece was refused has seen it open, and its last piece may have come meanwhile.
+#[test]
+fn a_plan_that_has_started_meanwhile_is_not_dropped_with_one_that_is_being_written() {
+    let (mut world, _) = world();
+    let drop = |plan| Command::CancelPlan { plan, only_open: true };
+    let started = approved(&mut world, 1);
+    world.ok(extend(started, &[to_b(0)]));
+    world.unchanged(drop(started));
+    assert_eq!(plan(&world, started).stage, PlanStage::Running);
+    begin(&mut world, started, 0);
+    world.unchanged(drop(started));
+
+    let open = approved(&mut world, 2);
+    world.ok(extend(open, &[to_b(1)]));
+    world.ok(drop(open));
+    assert_eq!(world.refused(drop(open)), Refused::NoSuchPlan(open));
+}
+
 /// Who approves something is told from the start of it on. What is refused before that takes nothing and leaves nothing.
 #[test]
 fn a_plan_that_does_not_start_leaves_nothing() {
@@ -234,8 +252,11 @@ fn a_plan_that_does_not_start_leaves_nothing() {
     let refused = approved(&mut world, 1);
     world.ok(release(key(2), epoch(1), a));
     assert_eq!(world.refused(extend(refused, &[to_b(2)])), Refused::NotOwned(key(2)));
-    world.ok(Command::CancelPlan { plan: refused });
-    assert_eq!(world.refused(Command::CancelPlan { plan: refused }), Refused::NoSuchPlan(refused));
+    world.ok(Command::CancelPlan { plan: refused, only_open: false });
+    assert_eq!(
+        world.refused(Command::CancelPlan { plan: refused, only_open: false }),
+        Refused::NoSuchPlan(refused)
+    );
     let plans = |state: &crate::state::State| state.plans().cloned().collect::<Vec<_>>();
     assert_eq!(plans(&world.state), plans(&before));
     assert!(world.state.directives().eq(before.directives()));

@@ -150,7 +150,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
             let why = [SkipReason::MovedOn, SkipReason::TargetGone, SkipReason::Frozen][usize::from(e % 3)];
             Command::SkipPlanned { plan: plan(state, a), partition, why }
         }
-        54 => Command::CancelPlan { plan: plan(state, a) },
+        54 => Command::CancelPlan { plan: plan(state, a), only_open: b % 4 == 0 },
         55 => Command::StartSplit {
             keyspace: partition.keyspace,
             from: state
@@ -228,6 +228,7 @@ fn join(state: &State, [_, a, b, c, d, e]: Dice) -> Join {
     let holder = state.session_of(&worker).map(Session::id);
     let keyspaces: BTreeSet<KeyspaceId> =
         state.keyspaces().map(Keyspace::id).filter(|id| c % 4 != 0 || id.get() % 2 == 0).collect();
+    let ends_drain = state.drain_until_join(&worker).filter(|_| e % 8 != 7);
     Join {
         worker,
         nonce: u128::from(b % 8),
@@ -238,7 +239,7 @@ fn join(state: &State, [_, a, b, c, d, e]: Dice) -> Join {
         keyspaces,
         replaces: if d % 2 == 0 { holder } else { None },
         splits: e % 16 != 15,
-        again: e % 8 == 7,
+        ends_drain,
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn join(name: &str, nonce: u128, keyspace: KeyspaceId) -> Join {
         keyspaces: BTreeSet::from([keyspace]),
         replaces: None,
         splits: true,
-        again: false,
+        ends_drain: None,
     }
 }
 

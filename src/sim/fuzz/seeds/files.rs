@@ -75,7 +75,7 @@ fn story_of_a_cluster() -> Vec<Entry> {
             keyspaces: BTreeSet::from([keyspace]),
             replaces,
             splits: true,
-            again: false,
+            ends_drain: None,
         }))
     };
     let grant = |partition, replaces: Option<u64>, to| Command::Grant {

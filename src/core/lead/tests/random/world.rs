@@ -885,7 +885,7 @@ impl World {
             keyspaces: state.keyspaces().map(crate::state::Keyspace::id).collect(),
             replaces: state.session_of(&process.worker).map(Session::id),
             splits: true,
-            again: false,
+            ends_drain: None,
         };
         let term = self.nodes[node].leads.unwrap_or(0);
         self.propose(term, vec![Command::Join(Box::new(join))]);
