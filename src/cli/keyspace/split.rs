@@ -15,9 +15,9 @@ use std::time::Duration;
 
 pub(super) const AFTER_HELP: &str = "\
 Partitions are split one after the other, by their numbers: partition 3 of 64 into 3 and 67. Each is given back by its owner for
-the time of one handoff, and goes to the same worker; the new one goes there too, and is balanced later. It goes on by itself,
-whoever leads, within the budget of moves; a freeze holds it up. `ringfence keyspace show` says how far it is. Pins, weights and
-freezes of a partition stay with it, and the new one has none.
+the time of one handoff, and goes to the same worker; the new one goes there too, and balancing waits until all are split. It
+goes on by itself, whoever leads, within the budget of moves; a freeze holds it up. `ringfence keyspace show` says how far it
+is. Pins, weights and freezes of a partition stay with it, and the new one has none.
 
 Every worker that serves the keyspace has to be built for it, or it is refused: it asks of each key whether its partition has it, and
 says so when it joins. Until a partition is split it can be cancelled; then it is finished, and never undone. A number of

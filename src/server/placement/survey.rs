@@ -84,7 +84,7 @@ pub(super) async fn explain(
     let name = checked::keyspace_name("keyspace", &request.keyspace)?;
     let number = PartitionId::new(request.partition);
     let (term, _) = context.confirm().await?;
-    let (survey, partition, directives, balances, seen) = {
+    let (survey, partition, directives, waits, seen) = {
         let local = context.replica.lock();
         let (now, state) = (context.clock.now(), &local.state);
         let key = find(state, &name, number)?;
@@ -92,7 +92,7 @@ pub(super) async fn explain(
         let partition = Partition::read(state, key);
         let load = local.leadership.as_ref().and_then(|led| led.loads.measured(key));
         let partition = partition.map(|read| Partition { load, ..read });
-        let balances = state.keyspace(key.keyspace).is_some_and(|keyspace| keyspace.policy().balance());
+        let waits = state.keyspace(key.keyspace).and_then(words::balancing_waits);
         // Checked by the survey.
         let led = local.leadership.as_ref();
         let seen = led.map(|led| Seen {
@@ -100,7 +100,7 @@ pub(super) async fn explain(
             ownerless: led.ownerless_why(now, state, key),
             pin: led.pin(now, state, key),
         });
-        (survey, partition, bearing_on(state, key), balances, seen.unwrap_or_default())
+        (survey, partition, bearing_on(state, key), waits, seen.unwrap_or_default())
     };
     let explained = survey.explain(number).map_err(cannot)?;
     let cooling = partition.as_ref().map(|partition| partition.cooling.clone());
@@ -121,8 +121,8 @@ pub(super) async fn explain(
     // It is planned, and is not granted yet.
     let slow = |why: &Ownerless| matches!(why, Ownerless::Braked | Ownerless::Rests | Ownerless::NotPlanned);
     holds.extend(seen.ownerless.filter(slow).map(|why| why.to_string()));
-    if explained.planned.is_some_and(|planned| planned.reason.is_balance() && !balances) {
-        holds.push(words::NOT_BY_ITSELF.to_owned());
+    if explained.planned.is_some_and(|planned| planned.reason.is_balance()) {
+        holds.extend(waits.map(str::to_owned));
     }
     Ok(v1::ExplainResponse {
         partition: partition.map(v1::Partition::from),

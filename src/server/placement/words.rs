@@ -4,11 +4,21 @@ use crate::admin::moves;
 use ringfence_core::ids::WorkerId;
 use ringfence_core::lead::{LoadSource, PinTrouble, Stays};
 use ringfence_core::placement::{Because, Hold, Kept, PinObstacle, WorkerStanding};
+use ringfence_core::state::Keyspace;
 use std::time::Duration;
 
-/// What keeps a partition whose move is planned for balance, where nobody balances.
-pub(super) const NOT_BY_ITSELF: &str =
-    "the keyspace does not balance by itself: approve a plan, or switch its balancing on";
+/// What keeps a partition whose move is planned for balance, where nobody balances now.
+pub(super) fn balancing_waits(keyspace: &Keyspace) -> Option<&'static str> {
+    if !keyspace.policy().balance() {
+        Some("the keyspace does not balance by itself: approve a plan, or switch its balancing on")
+    } else if keyspace.split().is_some() {
+        Some(
+            "the keyspace is being split, and is balanced when all is split; `ringfence keyspace show` tells how far it is",
+        )
+    } else {
+        None
+    }
+}
 
 /// What is known of one partition beside what the plan sees of it.
 pub(super) struct About<'a> {

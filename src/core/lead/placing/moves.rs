@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Placing {
     /// The moves to begin now, within each keyspace's budget and its bound on moves in a minute.
     ///
-    /// What an operator demands, by a drain, a pin or a label, is done also where balancing is not. Nothing is done where
-    /// it is frozen.
+    /// What an operator demands, by a drain, a pin or a label, is done also where balancing is not, and in the midst of a
+    /// split, which balancing waits for. Nothing is done where it is frozen.
     pub fn moves(
         &mut self,
         now: Instant,
@@ -69,6 +69,9 @@ impl Placing {
                 self.news.remove(&id);
             }
             let balance = policy.balance() || mutant!("manual-balanced");
+            // The worker of a partition gets both halves: until all are split, who has one early has more than its share,
+            // and what it gave away would come back to it.
+            let balance = balance && picture.keyspace.split().is_none();
             let demanded = |m: &PlannedMove| !m.reason.is_balance() && !mutant!("drain-waits-for-balance");
             let wanted = |m: &&PlannedMove| !m.reason.is_repair() && (balance || demanded(m));
             for planned in moves.iter().filter(wanted) {

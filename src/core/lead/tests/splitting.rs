@@ -1,7 +1,7 @@
 //! Splitting every partition in two, while workers own them.
 
 use super::world::{TTL, World, at, ms, policy};
-use crate::ids::{LogIndex, PartitionKey};
+use crate::ids::{LogIndex, PartitionKey, WorkerId};
 use crate::lead::{Leadership, Settings, release};
 use crate::placement::PartitionCount;
 use crate::state::{Command, GrantReason, PartitionChange, Phase, PolicyChange, Released};
@@ -61,6 +61,38 @@ fn every_partition_is_split_in_one_handoff_and_the_halves_are_balanced() {
     let before = world.state.applied();
     world.pass(TTL);
     assert_eq!(world.state.applied(), before);
+}
+
+/// Those with low numbers are split first, so their worker has more than its share in between.
+#[test]
+fn nothing_is_balanced_until_all_are_split() {
+    let mut world = World::of(8, &["a", "b"], policy());
+    let pin_all = |world: &mut World, to: fn(u32) -> Option<WorkerId>| {
+        let pin = |number| {
+            let change = PartitionChange { pin: Some(to(number)), ..PartitionChange::default() };
+            Command::SetPartition { partition: world.key(number), change }
+        };
+        world.apply((0..8).map(pin).collect()).outcome.unwrap();
+        world.pass(8 * TTL);
+    };
+    pin_all(&mut world, |number| WorkerId::new(if number < 4 { "a" } else { "b" }).ok());
+    pin_all(&mut world, |_| None);
+    let owners =
+        |world: &World| (0..8).map(|n| world.owner(world.key(n)).unwrap().to_owned()).collect::<Vec<_>>();
+    let before = owners(&world);
+    assert_eq!(before, ["a", "a", "a", "a", "b", "b", "b", "b"]);
+    start(&mut world);
+    world.pass(8 * TTL);
+    assert!(is_over(&world) && all_ready(&world));
+    assert_eq!(
+        owners(&world),
+        before,
+        "each half is where the whole was, and nobody has more than its share"
+    );
+    assert_eq!(world.spread().into_values().collect::<Vec<_>>(), [8, 8]);
+    let moved = world.log.iter().flat_map(|(_, entry)| entry);
+    let balanced = moved.filter(|c| matches!(c, Command::Drain { why: GrantReason::Balance, .. })).count();
+    assert_eq!(balanced, 0);
 }
 
 #[test]

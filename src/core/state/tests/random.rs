@@ -299,7 +299,8 @@ fn direct(partition: PartitionKey, a: u8) -> Command {
 
 fn plan(state: &State, n: u8) -> LogIndex {
     let last = state.plans().last().map(|plan| plan.id);
-    last.filter(|_| n % 16 != 15).unwrap_or(LogIndex::new(u64::from(n)))
+    // The first entry opens none, and no message can name one before it.
+    last.filter(|_| n % 16 != 15).unwrap_or(LogIndex::new(u64::from(n) + 1))
 }
 
 /// The next moves of the plan that is open, mostly in order.
