@@ -1,5 +1,6 @@
 //! The nodes: their status, and changes to them.
 
+use super::majority;
 use crate::context::Context;
 use crate::formation::{self, Formation, members_failure};
 use crate::raft::{Member, RaftStatus};
@@ -12,6 +13,9 @@ use std::time::Duration;
 
 /// How long a new node may take to catch up. It may have a snapshot to receive, of tens of megabytes.
 const CATCH_UP: Duration = Duration::from_secs(60);
+
+/// Between two looks at who answers.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The nodes, the leader and the term, as this node sees them. Without a quorum, and while the cluster forms. A leader
 /// that it has not heard of for `leaderless` is not known to lead any more: Raft itself remembers it for ever.
@@ -111,7 +115,11 @@ pub(super) async fn add(
 }
 
 /// Removes a node for good. Its id is noted, and never used again.
-pub(super) async fn remove(context: &Context, request: v1::RemoveNodeRequest) -> Result<(), Failure> {
+pub(super) async fn remove(
+    context: &Context,
+    request: v1::RemoveNodeRequest,
+    leaderless: Duration,
+) -> Result<(), Failure> {
     let node = checked::node_id("node", request.node)?;
     context.confirm().await?;
     let members = context.raft.status().borrow().members.clone();
@@ -124,11 +132,31 @@ pub(super) async fn remove(context: &Context, request: v1::RemoveNodeRequest) ->
     if members.len() == 1 {
         return Err(Failure::refused(format_args!("{node} is the last node; stop it to end the cluster")));
     }
+    others_go_on(context, node, leaderless).await?;
     // Before it is: a leader that removes itself cannot note anything afterwards.
     formation::note_removal(context, node).await?;
     context.raft.remove_member(node).await.map_err(members_failure)?;
     tracing::warn!(%node, "removed a node");
     Ok(())
+}
+
+/// Refuses when those that would be left could not decide anything. A leader that has just begun has not heard of all
+/// that are there, so they are given as long as a node may be silent.
+async fn others_go_on(context: &Context, node: NodeId, leaderless: Duration) -> Result<(), Failure> {
+    let lost = || {
+        let raft = context.raft.status().borrow().clone();
+        let silent = context.raft.silent_for();
+        let answers =
+            |id: NodeId| id == raft.node || silent.get(&id).is_some_and(|since| *since <= leaderless);
+        majority::would_be_lost(&raft.members, node, answers)
+    };
+    let they_answer = async {
+        while lost().is_some() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    let _ = tokio::time::timeout(leaderless, they_answer).await;
+    lost().map_or(Ok(()), |why| Err(Failure::refused(why)))
 }
 
 /// Hands the lead to another node.

@@ -17,6 +17,7 @@
 mod cluster;
 mod health;
 mod keyspaces;
+mod majority;
 pub(crate) mod moves;
 pub(crate) mod partitions;
 pub(crate) mod request;
@@ -187,7 +188,7 @@ impl AdminService for Admin {
         &self,
         request: Request<v1::RemoveNodeRequest>,
     ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
-        cluster::remove(self.context()?, request.into_inner()).await?;
+        cluster::remove(self.context()?, request.into_inner(), self.leaderless).await?;
         Ok(Response::new(v1::RemoveNodeResponse {}))
     }
 

@@ -281,3 +281,29 @@ async fn f012_f039_an_old_copy_of_a_directory_is_noticed_and_stays_out() {
     }
     panic!("no leader lasted");
 }
+
+#[tokio::test]
+async fn a_node_whose_vote_the_others_need_is_not_removed() {
+    let mut cluster = Cluster::formed().await;
+    let leader = cluster.leader().await;
+    let [gone, needed] = [1, 2, 3].into_iter().filter(|id| *id != leader).collect::<Vec<u64>>()[..] else {
+        panic!("three nodes")
+    };
+    let mut admin = cluster.admin(leader).await;
+    cluster.crash(gone);
+    until("the one that is gone is missed", async || {
+        let status = admin.cluster_status(v1::ClusterStatusRequest {}).await.unwrap().into_inner();
+        let missed = |n: &v1::Node| n.node == gone && n.reachable == Some(false);
+        status.nodes.iter().any(missed).then_some(())
+    })
+    .await;
+    // Also the leader itself: whoever is left would be one of two.
+    for node in [needed, leader] {
+        let refused = Failure::decode(&admin.remove_node(v1::RemoveNodeRequest { node }).await.unwrap_err());
+        assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
+        assert!(refused.message().contains(&format!("start n{gone} again")), "{refused}");
+    }
+    admin.remove_node(v1::RemoveNodeRequest { node: gone }).await.unwrap();
+    admin.remove_node(v1::RemoveNodeRequest { node: needed }).await.unwrap();
+    admin.create_keyspace(create("orders", 4)).await.unwrap();
+}
