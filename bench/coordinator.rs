@@ -51,6 +51,7 @@ async fn create(endpoint: &str, name: &str, partitions: u32) {
         partitions,
         policy: Some(policy),
         directive: None,
+        dry_run: false,
     };
     admin.create_keyspace(create).await.unwrap();
 }

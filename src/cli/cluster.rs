@@ -153,16 +153,17 @@ async fn add(admin: &Admin, node: &NodeArg) -> Result<Option<usize>, ringfence::
     Ok(Some(voters().count() + 1))
 }
 
-/// Removes a node, when that is meant. The leader is asked who its members are: another node may know them as they were.
+/// Removes a node, when that is meant. The leader is asked who its members are: another node may know them as they were. What is
+/// no member takes nothing away, and is not asked about: the coordinator knows whether it was removed before.
 async fn remove(admin: &Admin, id: NodeId, dry_run: bool, sure: Sure) -> Result<&'static str, Failed> {
-    let status = admin.health().await?.cluster;
-    let node = known(&status, id)?;
     if dry_run {
-        return Ok("planned");
+        return Ok(planned(admin.plan_remove_node(id).await?));
     }
-    sure.ask(&removal(&status, node))?;
-    admin.remove_node(id).await?;
-    Ok("removed")
+    let status = admin.health().await?.cluster;
+    if let Some(node) = status.nodes.iter().find(|node| node.id == id) {
+        sure.ask(&removal(&status, node))?;
+    }
+    Ok(if admin.remove_node(id).await? { "removed" } else { "unchanged" })
 }
 
 /// What it means to remove a node.

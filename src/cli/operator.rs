@@ -45,7 +45,10 @@ impl Who {
 
     /// The same over connections that are there.
     pub(crate) fn asking(&self, admin: Admin) -> Admin {
-        let admin = admin.by(self.name());
+        let admin = match self.by.as_ref().filter(|by| !by.is_empty()) {
+            Some(by) => admin.by(by),
+            None => admin.assumed_by(self.name()),
+        };
         match &self.reason {
             Some(reason) => admin.because(reason),
             None => admin,

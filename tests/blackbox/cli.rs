@@ -325,7 +325,13 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
 
     assert_eq!(planned(&["partition", "end-cooling", "orders/0"])["result"], "unchanged");
     assert_eq!(planned(&["cluster", "add-node", "7=127.0.0.1:1"])["result"], "planned");
-    assert_eq!(planned(&["cluster", "remove-node", "1"])["result"], "planned");
+    // What would be refused is refused.
+    for args in [&["cluster", "remove-node", "1", "--dry-run"], &["cluster", "remove-node", "1", "--yes"]] {
+        failed(&cluster.run(args), 1, "refused");
+    }
+    let same = ["keyspace", "update", "orders", "--ttl", "2s"];
+    assert_eq!(cluster.run(&same).done()["result"], "unchanged", "as it was");
+    assert_eq!(cluster.run(&["keyspace", "update", "orders", "--ttl", "3s"]).done()["result"], "updated");
     failed(&cluster.run(&["cluster", "remove-node", "9", "--dry-run"]), 1, "not_found");
     failed(&cluster.run(&["cluster", "transfer-leader", "--dry-run"]), 1, "refused");
     assert_eq!(planned(&["cluster", "transfer-leader", "--to", "1"])["result"], "unchanged");

@@ -4,7 +4,7 @@ mod split;
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
-use crate::operator::{Sure, Who, planned};
+use crate::operator::{Sure, Who};
 use crate::output::{Table, properties};
 use crate::shape::{KeyspaceShape, balance_by, takeover};
 use crate::text::short;
@@ -260,26 +260,23 @@ pub(crate) async fn run(args: KeyspaceArgs) -> Outcome {
         }
         Verb::Create { name, partitions, if_absent, who, policy } => {
             let (change, admin) = (policy.change(), who.asking(admin));
-            let (result, keyspace) = if who.dry_run {
-                would_create(&admin, &name, partitions, &change, if_absent).await?
-            } else {
-                create(&admin, &name, partitions, &change, if_absent).await?
-            };
+            let (result, keyspace) =
+                create(&admin, &name, partitions, &change, if_absent, who.dry_run).await?;
             (result, Some(keyspace), format!("keyspace {name} of {} partitions: {result}", partitions.get()))
         }
         Verb::Split(split) => return split::run(&args.common, split).await,
         Verb::Update { name, partitions: Some(asked), .. } => {
             return Err(split::no_such_change(&admin.keyspace(name.as_str()).await?, asked));
         }
-        Verb::Update { name, who, policy, partitions: None } if who.dry_run => {
-            let now = admin.keyspace(name.as_str()).await?;
-            let then = now.policy.with(&policy.change()).map_err(|why| Failed::refused(why.to_string()))?;
-            let result = planned(then != now.policy);
-            (result, Some(Keyspace { policy: then, ..now }), format!("keyspace {name}: {result}"))
-        }
         Verb::Update { name, who, policy, partitions: None } => {
-            let keyspace = who.asking(admin).update_keyspace(name.as_str(), &policy.change()).await?;
-            ("updated", Some(keyspace), format!("keyspace {name}: updated"))
+            let (change, admin) = (policy.change(), who.asking(admin));
+            let (update, result) = if who.dry_run {
+                (admin.plan_update_keyspace(name.as_str(), &change).await?, "planned")
+            } else {
+                (admin.update_keyspace(name.as_str(), &change).await?, "updated")
+            };
+            let result = if update.changed { result } else { "unchanged" };
+            (result, Some(update.keyspace), format!("keyspace {name}: {result}"))
         }
         Verb::Delete { name, if_exists, who, sure } => {
             sure.or_terminal(who.dry_run)?;
@@ -318,40 +315,28 @@ async fn delete(
     }
 }
 
+/// Creates a keyspace, or says what would become of that by the same judgement.
 async fn create(
     admin: &Admin,
     name: &KeyspaceName,
     partitions: PartitionCount,
     change: &PolicyChange,
     if_absent: bool,
+    dry_run: bool,
 ) -> Result<(&'static str, Keyspace), Failed> {
-    let error = match admin.create_keyspace(name.as_str(), partitions.get(), change).await {
-        Ok(keyspace) => return Ok(("created", keyspace)),
+    let created = if dry_run {
+        admin.plan_create_keyspace(name.as_str(), partitions.get(), change).await
+    } else {
+        admin.create_keyspace(name.as_str(), partitions.get(), change).await
+    };
+    let error = match created {
+        Ok(keyspace) => return Ok((if dry_run { "planned" } else { "created" }, keyspace)),
         Err(error) => error,
     };
     if !if_absent || error.kind() != ErrorKind::AlreadyExists {
         return Err(error.into());
     }
     Ok(("unchanged", as_asked(admin.keyspace(name.as_str()).await?, partitions, change)?))
-}
-
-/// What `create` would do.
-async fn would_create(
-    admin: &Admin,
-    name: &KeyspaceName,
-    partitions: PartitionCount,
-    change: &PolicyChange,
-    if_absent: bool,
-) -> Result<(&'static str, Keyspace), Failed> {
-    match admin.keyspace(name.as_str()).await {
-        Ok(found) if if_absent => Ok(("unchanged", as_asked(found, partitions, change)?)),
-        Ok(_) => Err(Failed::of(ErrorKind::AlreadyExists, format!("keyspace {name} exists"))),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let policy = Policy::default().with(change).map_err(|why| Failed::refused(why.to_string()))?;
-            Ok(("planned", Keyspace { name: name.clone(), partitions, split_from: None, policy }))
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// The keyspace, when it is as it was asked for.

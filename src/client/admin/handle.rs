@@ -44,6 +44,16 @@ const AFTER_A_DRILL: Duration = Duration::from_secs(30);
 
 type Client = AdminServiceClient<Channel>;
 
+/// What became of a change to a keyspace's policy, or would.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyspaceUpdate {
+    /// The keyspace as it is now, or would be.
+    pub keyspace: Keyspace,
+    /// Something was changed, or would be. Nothing is when it was so already.
+    pub changed: bool,
+}
+
 /// Asks the cluster what an operator asks. Cheap to clone. Making one connects to nothing.
 ///
 /// Names are checked before anything is sent: a method that takes one fails with [`ErrorKind::Invalid`] when it is not
@@ -55,13 +65,16 @@ pub struct Admin {
     coordinator: Coordinator,
     within: Option<Duration>,
     by: String,
+    /// Nobody said `by`.
+    assumed: bool,
     reason: String,
 }
 
 impl Admin {
     /// Asks over these connections.
     pub fn new(coordinator: &Coordinator) -> Admin {
-        Admin { coordinator: coordinator.clone(), within: None, by: String::new(), reason: String::new() }
+        let (coordinator, by, reason) = (coordinator.clone(), String::new(), String::new());
+        Admin { coordinator, within: None, by, assumed: false, reason }
     }
 
     /// Asks at these endpoints.
@@ -86,7 +99,15 @@ impl Admin {
     /// every decision about placement, and histories name it. Cut to 256 bytes.
     #[must_use]
     pub fn by(self, name: impl Into<String>) -> Admin {
-        Admin { by: name.into(), ..self }
+        Admin { by: name.into(), assumed: false, ..self }
+    }
+
+    /// The same of a name that nobody said, such as that of the user whose program asks. Of what was there before names were
+    /// remembered (keyspaces created, updated and deleted, moves, drills, coolings ended) it is remembered once something newer
+    /// was used in the cluster: coordinators of the version before cannot read who it was, and would stop.
+    #[must_use]
+    pub fn assumed_by(self, name: impl Into<String>) -> Admin {
+        Admin { by: name.into(), assumed: true, ..self }
     }
 
     /// Says why, in words for whoever looks later. Remembered like [`Admin::by`].
@@ -106,17 +127,26 @@ impl Admin {
         partitions: u32,
         policy: &PolicyChange,
     ) -> Result<Keyspace, Error> {
-        let name = KeyspaceName::new(name)?;
-        let count = PartitionCount::new(partitions)
-            .map_err(|error| Error::own(ErrorKind::Invalid, error.to_string()))?;
-        let request = v1::CreateKeyspaceRequest {
-            request: Some(self.request_id().await?),
-            name: name.to_string(),
-            partitions: count.get(),
-            policy: Some(policy.into()),
-            directive: self.said(),
-        };
+        let creation = creation(name, partitions, policy)?;
+        let (request, directive) = (Some(self.request_id().await?), self.said());
+        let request = v1::CreateKeyspaceRequest { request, directive, ..creation };
         let answer = self.ask(CHANGE, request, async |mut c, r| c.create_keyspace(r).await).await?;
+        keyspace(answer.keyspace)
+    }
+
+    /// The keyspace that [`Admin::create_keyspace`] would create, as the coordinator would decide it now. Nothing is done.
+    ///
+    /// # Errors
+    /// As [`Admin::create_keyspace`].
+    pub async fn plan_create_keyspace(
+        &self,
+        name: &str,
+        partitions: u32,
+        policy: &PolicyChange,
+    ) -> Result<Keyspace, Error> {
+        // A coordinator that knows no dry run refuses a request that has no id, and creates nothing.
+        let request = v1::CreateKeyspaceRequest { dry_run: true, ..creation(name, partitions, policy)? };
+        let answer = self.ask(READ, request, async |mut c, r| c.create_keyspace(r).await).await?;
         keyspace(answer.keyspace)
     }
 
@@ -130,16 +160,38 @@ impl Admin {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::Invalid`].
-    pub async fn update_keyspace(&self, name: &str, policy: &PolicyChange) -> Result<Keyspace, Error> {
-        let name = KeyspaceName::new(name)?;
+    pub async fn update_keyspace(&self, name: &str, policy: &PolicyChange) -> Result<KeyspaceUpdate, Error> {
+        let name = KeyspaceName::new(name)?.to_string();
         let request = v1::UpdateKeyspaceRequest {
             request: Some(self.request_id().await?),
-            name: name.to_string(),
+            name,
             policy: Some(policy.into()),
             directive: self.said(),
+            dry_run: false,
         };
         let answer = self.ask(CHANGE, request, async |mut c, r| c.update_keyspace(r).await).await?;
-        keyspace(answer.keyspace)
+        Ok(KeyspaceUpdate { changed: !answer.unchanged, keyspace: keyspace(answer.keyspace)? })
+    }
+
+    /// What [`Admin::update_keyspace`] would do, as the coordinator would decide it now. Nothing is done.
+    ///
+    /// # Errors
+    /// As [`Admin::update_keyspace`].
+    pub async fn plan_update_keyspace(
+        &self,
+        name: &str,
+        policy: &PolicyChange,
+    ) -> Result<KeyspaceUpdate, Error> {
+        let request = v1::UpdateKeyspaceRequest {
+            // A coordinator that knows no dry run refuses a request that has no id, and changes nothing.
+            request: None,
+            name: KeyspaceName::new(name)?.to_string(),
+            policy: Some(policy.into()),
+            directive: None,
+            dry_run: true,
+        };
+        let answer = self.ask(READ, request, async |mut c, r| c.update_keyspace(r).await).await?;
+        Ok(KeyspaceUpdate { changed: !answer.unchanged, keyspace: keyspace(answer.keyspace)? })
     }
 
     /// Deletes a keyspace. Its owners lose their partitions at once. A keyspace created again under the name never
@@ -397,11 +449,13 @@ impl Admin {
     /// A leader that removes itself may be gone before it has answered. To remove a node twice is to remove it once, so it is
     /// asked again, whoever leads then, until the answer is clear or the deadline has passed.
     ///
+    /// Returns whether it was a member still: `false` when it had been removed before, as long as the cluster remembers that.
+    ///
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::Refused`] (the last node); [`ErrorKind::UnknownOutcome`] when nobody could say what
     /// became of it in time.
-    pub async fn remove_node(&self, node: NodeId) -> Result<(), Error> {
-        let request = v1::RemoveNodeRequest { node: node.get() };
+    pub async fn remove_node(&self, node: NodeId) -> Result<bool, Error> {
+        let request = v1::RemoveNodeRequest { node: node.get(), dry_run_of: 0 };
         let within = self.within.unwrap_or(RECONFIGURE.within);
         let ends = Instant::now().checked_add(within);
         let mut may_be_done = false;
@@ -413,9 +467,9 @@ impl Admin {
                 async move { client.remove_node(request).await }
             };
             match self.coordinator.call(call, send).await {
-                Ok(_) => return Ok(()),
-                // An earlier call has done it, and its answer was lost.
-                Err(error) if may_be_done && error.kind() == ErrorKind::NotFound => return Ok(()),
+                // Where it is gone already, an earlier call has done it, and its answer was lost.
+                Ok(answer) => return Ok(may_be_done || !answer.unchanged),
+                Err(error) if may_be_done && error.kind() == ErrorKind::NotFound => return Ok(true),
                 Err(error) if error.kind() == ErrorKind::UnknownOutcome => may_be_done = true,
                 Err(error) if may_be_done && error.is_retryable() => {}
                 Err(error) => return Err(error),
@@ -432,6 +486,17 @@ impl Admin {
             }
             sleep(REMOVE_AGAIN).await;
         }
+    }
+
+    /// Whether [`Admin::remove_node`] would remove a node that is a member still, as the coordinator would decide it now. Nothing is
+    /// done.
+    ///
+    /// # Errors
+    /// As [`Admin::remove_node`].
+    pub async fn plan_remove_node(&self, node: NodeId) -> Result<bool, Error> {
+        let request = v1::RemoveNodeRequest { node: 0, dry_run_of: node.get() };
+        let answer = self.ask(READ, request, async |mut c, r| c.remove_node(r).await).await?;
+        Ok(!answer.unchanged)
     }
 
     /// Hands the lead to this node, or to whichever voter is the furthest. Returns who leads then.
@@ -481,7 +546,8 @@ impl Admin {
 
     /// Who wants it, and why.
     pub(super) fn directive(&self) -> v1::Directive {
-        v1::Directive { by: self.by.clone(), reason: self.reason.clone() }
+        let assumed = self.assumed && self.reason.is_empty();
+        v1::Directive { by: self.by.clone(), reason: self.reason.clone(), assumed }
     }
 
     fn bounded(&self, call: Call) -> Call {
@@ -500,6 +566,15 @@ pub(super) async fn gather<P, T>(
         list.extend(of(piece));
     }
     Ok(Response::new(list))
+}
+
+/// What asks for a keyspace, without a request id.
+fn creation(name: &str, partitions: u32, policy: &PolicyChange) -> Result<v1::CreateKeyspaceRequest, Error> {
+    let name = KeyspaceName::new(name)?.to_string();
+    let count =
+        PartitionCount::new(partitions).map_err(|error| Error::own(ErrorKind::Invalid, error.to_string()))?;
+    let (partitions, policy) = (count.get(), Some(policy.into()));
+    Ok(v1::CreateKeyspaceRequest { name, partitions, policy, ..Default::default() })
 }
 
 fn all<W, T>(wire: Vec<W>) -> Result<Vec<T>, Error>

@@ -56,7 +56,7 @@ pub use cluster::{ClusterStatus, Node, NodeRole};
 pub use directives::{Directive, WorkerDetail, WorkerEvent};
 pub use drill::{Drill, DrillMode, DrillPlan, DrillReport, HeldWrite, Verdict};
 pub use explain::{Explanation, WhyNot};
-pub use handle::Admin;
+pub use handle::{Admin, KeyspaceUpdate};
 pub use health::{Health, OwnerlessReason, Sample};
 pub use partition::{Located, MoveStarted, PartitionDetail, WouldMove};
 pub use plan::{BeforeAfter, Plan, PlanWorker, PlannedMove, WhatIf};

@@ -29,18 +29,7 @@ impl Admin {
     /// # Errors
     /// As [`Admin::split_keyspace`].
     pub async fn can_split_keyspace(&self, name: &str, from: u32) -> Result<Keyspace, Error> {
-        let name = KeyspaceName::new(name)?;
-        let request = v1::SplitKeyspaceRequest {
-            request: Some(self.request_id().await?),
-            name: name.to_string(),
-            from,
-            to: from.saturating_mul(2),
-            cancel: false,
-            dry_run: true,
-            directive: None,
-        };
-        let answer = self.ask(READ, request, async |mut c, r| c.split_keyspace(r).await).await?;
-        keyspace(answer.keyspace)
+        self.could_split(name, (from, from.saturating_mul(2)), false).await
     }
 
     /// Takes the beginning of a split back. Once a partition is split it is refused: what was split is not put together
@@ -50,6 +39,29 @@ impl Admin {
     /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), [`ErrorKind::Refused`](crate::ErrorKind::Refused).
     pub async fn cancel_split(&self, name: &str) -> Result<Keyspace, Error> {
         self.split(name, (0, 0), true).await
+    }
+
+    /// Whether [`Admin::cancel_split`] could take it back now. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Admin::cancel_split`].
+    pub async fn can_cancel_split(&self, name: &str) -> Result<Keyspace, Error> {
+        self.could_split(name, (0, 0), true).await
+    }
+
+    async fn could_split(&self, name: &str, (from, to): (u32, u32), cancel: bool) -> Result<Keyspace, Error> {
+        let name = KeyspaceName::new(name)?;
+        let request = v1::SplitKeyspaceRequest {
+            request: Some(self.request_id().await?),
+            name: name.to_string(),
+            from,
+            to,
+            cancel,
+            dry_run: true,
+            directive: None,
+        };
+        let answer = self.ask(READ, request, async |mut c, r| c.split_keyspace(r).await).await?;
+        keyspace(answer.keyspace)
     }
 
     async fn split(&self, name: &str, (from, to): (u32, u32), cancel: bool) -> Result<Keyspace, Error> {

@@ -46,7 +46,9 @@ pub(crate) enum Answered {
     Status(v1::ClusterStatusResponse),
     Create(v1::CreateKeyspaceResponse),
     Move(v1::MovePartitionResponse),
-    RemoveNode,
+    RemoveNode {
+        unchanged: bool,
+    },
     Partitions(Vec<v1::ListPartitionsResponse>),
     Lookup(v1::LookupResponse),
     Drill(v1::RunDrillResponse),
@@ -236,7 +238,7 @@ admin_service! {
         move_partition(MovePartitionRequest) -> MovePartitionResponse, Asked::Move, Answered::Move(a) => a;
         run_drill(RunDrillRequest) -> RunDrillResponse, Asked::Drill, Answered::Drill(a) => a;
         remove_node(RemoveNodeRequest) -> RemoveNodeResponse, Asked::RemoveNode,
-            Answered::RemoveNode => v1::RemoveNodeResponse {};
+            Answered::RemoveNode { unchanged } => v1::RemoveNodeResponse { unchanged };
     }
     absent {
         update_keyspace(UpdateKeyspaceRequest) -> UpdateKeyspaceResponse;

@@ -15,6 +15,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl State {
+    /// Whether a keyspace of this name and so many partitions can be created now.
+    ///
+    /// # Errors
+    /// [`Refused`]: why it cannot.
+    pub fn check_create(&self, name: &KeyspaceName, count: PartitionCount) -> Result<(), Refused> {
+        if self.names.contains_key(name) {
+            return Err(Refused::KeyspaceExists(name.clone()));
+        }
+        if self.keyspaces.len() >= MAX_KEYSPACES {
+            return Err(Refused::Limit { what: "the number of keyspaces", bound: MAX_KEYSPACES as u64 });
+        }
+        self.room_for_partitions(count.get())
+    }
+
     /// What a split that is under way will add counts already, so that it is never stopped by the bound.
     pub(super) fn room_for_partitions(&self, more: u32) -> Result<(), Refused> {
         let have: u64 = self.keyspaces.values().map(Keyspace::reserved).sum();
@@ -33,10 +47,7 @@ impl Change<'_> {
         count: PartitionCount,
         policy: &Policy,
     ) -> Result<Outcome, Refused> {
-        if self.state.names.contains_key(name) {
-            return Err(Refused::KeyspaceExists(name.clone()));
-        }
-        self.room_for_keyspace(count.get())?;
+        self.state.check_create(name, count)?;
         let id = self.state.counters.take_keyspace()?;
         // Whatever was deleted before has left its highest epoch in the cluster's floor.
         let floor = self.state.counters.floor;
@@ -76,13 +87,6 @@ impl Change<'_> {
         self.journal.push(Undo::Policy(id, std::mem::replace(&mut keyspace.policy, policy)));
         self.touch_map(Event::Keyspace(id));
         Ok(Outcome::Done)
-    }
-
-    fn room_for_keyspace(&self, partitions: u32) -> Result<(), Refused> {
-        if self.state.keyspaces.len() >= MAX_KEYSPACES {
-            return Err(Refused::Limit { what: "the number of keyspaces", bound: MAX_KEYSPACES as u64 });
-        }
-        self.state.room_for_partitions(partitions)
     }
 
     /// The highest epoch of the keyspace stays behind as a floor, so that one created again under the name never

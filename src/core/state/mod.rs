@@ -192,8 +192,8 @@ impl State {
     }
 
     /// Whether something was used already that nodes from before directives cannot read: a directive, or a worker that
-    /// splits. Only then may a leader by itself write what they cannot read.
-    pub(crate) fn has_what_is_new(&self) -> bool {
+    /// splits. Only then may a leader write what they cannot read without being told to.
+    pub fn has_what_is_new(&self) -> bool {
         !self.directives.is_empty() || self.sessions.values().any(|session| session.splits)
     }
 

@@ -70,6 +70,22 @@ impl State {
         }
         Ok(partitioner)
     }
+
+    /// Whether the beginning of a split can be taken back now.
+    ///
+    /// # Errors
+    /// [`Refused`]: why it cannot.
+    pub fn check_cancel_split(&self, id: KeyspaceId) -> Result<Partitioner, Refused> {
+        let keyspace = self.keyspaces.get(&id).ok_or(Refused::NoSuchKeyspace(id))?;
+        if keyspace.split.is_none() {
+            return Err(Refused::NotSplitting(id));
+        }
+        let partitioner = keyspace.partitioner;
+        if partitioner.is_midway() {
+            return Err(Refused::SplitBegun { keyspace: id, born: partitioner.next_parent().get() });
+        }
+        Ok(partitioner)
+    }
 }
 
 impl Change<'_> {
@@ -81,14 +97,7 @@ impl Change<'_> {
     }
 
     pub(super) fn cancel_split(&mut self, id: KeyspaceId) -> Result<Outcome, Refused> {
-        let keyspace = self.state.keyspaces.get(&id).ok_or(Refused::NoSuchKeyspace(id))?;
-        if keyspace.split.is_none() {
-            return Err(Refused::NotSplitting(id));
-        }
-        let partitioner = keyspace.partitioner;
-        if partitioner.is_midway() {
-            return Err(Refused::SplitBegun { keyspace: id, born: partitioner.next_parent().get() });
-        }
+        let partitioner = self.state.check_cancel_split(id)?;
         self.set_split(id, partitioner, None);
         Ok(Outcome::Done)
     }

@@ -114,16 +114,21 @@ pub(super) async fn add(
     formation::add(formation, context, node, &request.address, CATCH_UP).await
 }
 
-/// Removes a node for good. Its id is noted, and never used again.
+/// Removes a node for good. Its id is noted, and never used again. False when it was removed before: whoever does not know what
+/// became of a removal asks for it again.
 pub(super) async fn remove(
     context: &Context,
     request: v1::RemoveNodeRequest,
     leaderless: Duration,
-) -> Result<(), Failure> {
-    let node = checked::node_id("node", request.node)?;
+) -> Result<bool, Failure> {
+    let dry_run = request.node == 0 && request.dry_run_of != 0;
+    let node = checked::node_id("node", if dry_run { request.dry_run_of } else { request.node })?;
     context.confirm().await?;
     let members = context.raft.status().borrow().members.clone();
     if !members.contains_key(&node) {
+        if formation::removal_is_noted(context, node) {
+            return Ok(false);
+        }
         return Err(Failure::not_found(format_args!(
             "{node} is not a member; the members are {}",
             names(&members)
@@ -133,11 +138,14 @@ pub(super) async fn remove(
         return Err(Failure::refused(format_args!("{node} is the last node; stop it to end the cluster")));
     }
     others_go_on(context, node, leaderless).await?;
+    if dry_run {
+        return Ok(true);
+    }
     // Before it is: a leader that removes itself cannot note anything afterwards.
     formation::note_removal(context, node).await?;
     context.raft.remove_member(node).await.map_err(members_failure)?;
     tracing::warn!(%node, "removed a node");
-    Ok(())
+    Ok(true)
 }
 
 /// Refuses when those that would be left could not decide anything. A leader that has just begun has not heard of all

@@ -5,11 +5,14 @@ use crate::context::Context;
 use crate::map::no_such_keyspace;
 use crate::placement::directive::{directed, said};
 use crate::raft::Timings;
+use crate::refusal;
 use ringfence_api::Failure;
 use ringfence_api::convert::{InvalidField, Keyspace, RequestId, checked, partition_count};
 use ringfence_api::v1;
 use ringfence_core::ids::KeyspaceName;
-use ringfence_core::state::{BalanceBy, Command, Outcome, Policy, PolicyChange, Subject, Takeover};
+use ringfence_core::state::{
+    self, BalanceBy, Command, Outcome, Policy, PolicyChange, State, Subject, Takeover,
+};
 use std::time::Duration;
 
 /// The shortest lease that outlives an election: three times the leader's lease. A node stands for election after one
@@ -45,13 +48,19 @@ pub(super) async fn create(
     shortest: ShortestTtl,
     request: v1::CreateKeyspaceRequest,
 ) -> Result<v1::Keyspace, Failure> {
-    let id = RequestId::try_from(request.request)?;
-    let given = said(request.directive);
     let name = checked::keyspace_name("name", &request.name)?;
     let partitions = partition_count("partitions", request.partitions)?;
     let policy = Policy::default().with(&change(request.policy)?).map_err(Failure::invalid)?;
     shortest.check(&policy)?;
     let asked = Keyspace { name: name.clone(), partitions, split_from: None, policy: policy.clone() };
+    if request.dry_run {
+        context.confirm().await?;
+        let state = &context.replica.lock().state;
+        state.check_create(&asked.name, partitions).map_err(|why| refusal::failure(&why, state))?;
+        return Ok((&asked).into());
+    }
+    let id = RequestId::try_from(request.request)?;
+    let given = said(&context.replica.lock().state, request.directive);
     let create = Command::CreateKeyspace { keyspace: name, partitions, policy };
     let what = format!("create keyspace {} with {} partitions", asked.name, partitions.get());
     // It has no number yet by which it could be what the directive is about.
@@ -74,31 +83,52 @@ pub(super) async fn update(
     context: &Context,
     shortest: ShortestTtl,
     request: v1::UpdateKeyspaceRequest,
-) -> Result<v1::Keyspace, Failure> {
-    let id = RequestId::try_from(request.request)?;
+) -> Result<v1::UpdateKeyspaceResponse, Failure> {
     let name = checked::keyspace_name("name", &request.name)?;
-    let given = said(request.directive);
     let change = change(request.policy)?;
+    if request.dry_run {
+        context.confirm().await?;
+        let state = &context.replica.lock().state;
+        let (keyspace, then) = updated(state, shortest, &name, &change)?;
+        let unchanged = *keyspace.policy() == then;
+        let keyspace = v1::Keyspace { policy: Some((&then).into()), ..keyspace.into() };
+        return Ok(v1::UpdateKeyspaceResponse { keyspace: Some(keyspace), unchanged });
+    }
+    let id = RequestId::try_from(request.request)?;
+    let given = said(&context.replica.lock().state, request.directive);
     let what = format!("update keyspace {name}: {}", in_words(&change));
     let answer = run(context, id, |local| {
-        let keyspace = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?;
-        shortest.check(&keyspace.policy().with(&change).map_err(Failure::invalid)?)?;
-        let update = Command::UpdateKeyspace { keyspace: keyspace.id(), change: change.clone() };
-        Ok(directed(Subject::Keyspace(keyspace.id()), given.as_ref(), &what, update))
+        let keyspace = updated(&local.state, shortest, &name, &change)?.0.id();
+        let update = Command::UpdateKeyspace { keyspace, change: change.clone() };
+        Ok(directed(Subject::Keyspace(keyspace), given.as_ref(), &what, update))
     })
     .await?;
-    if matches!(answer, Answer::Now { .. }) {
+    if matches!(answer, Answer::Now { .. }) && answer.changed() {
         tracing::info!(keyspace = %name, "changed a keyspace's policy");
     }
     let local = context.replica.lock();
-    local.state.keyspace_named(&name).map(v1::Keyspace::from).ok_or_else(|| no_such_keyspace(&name))
+    let keyspace = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?;
+    Ok(v1::UpdateKeyspaceResponse { keyspace: Some(keyspace.into()), unchanged: !answer.changed() })
+}
+
+/// The keyspace, and the policy that it would have.
+fn updated<'a>(
+    state: &'a State,
+    shortest: ShortestTtl,
+    name: &KeyspaceName,
+    change: &PolicyChange,
+) -> Result<(&'a state::Keyspace, Policy), Failure> {
+    let keyspace = state.keyspace_named(name).ok_or_else(|| no_such_keyspace(name))?;
+    let then = keyspace.policy().with(change).map_err(Failure::invalid)?;
+    shortest.check(&then)?;
+    Ok((keyspace, then))
 }
 
 /// Deletes a keyspace. Its highest epoch stays behind as a floor.
 pub(super) async fn delete(context: &Context, request: v1::DeleteKeyspaceRequest) -> Result<(), Failure> {
     let id = RequestId::try_from(request.request)?;
     let name = checked::keyspace_name("name", &request.name)?;
-    let given = said(request.directive);
+    let given = said(&context.replica.lock().state, request.directive);
     let what = format!("delete keyspace {name}");
     let answer = run(context, id, |local| {
         let keyspace = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?.id();

@@ -90,8 +90,7 @@ impl AdminService for Admin {
         &self,
         request: Request<v1::UpdateKeyspaceRequest>,
     ) -> Result<Response<v1::UpdateKeyspaceResponse>, Status> {
-        let keyspace = keyspaces::update(self.context()?, self.shortest, request.into_inner()).await?;
-        Ok(Response::new(v1::UpdateKeyspaceResponse { keyspace: Some(keyspace) }))
+        Ok(Response::new(keyspaces::update(self.context()?, self.shortest, request.into_inner()).await?))
     }
 
     async fn delete_keyspace(
@@ -188,8 +187,8 @@ impl AdminService for Admin {
         &self,
         request: Request<v1::RemoveNodeRequest>,
     ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
-        cluster::remove(self.context()?, request.into_inner(), self.leaderless).await?;
-        Ok(Response::new(v1::RemoveNodeResponse {}))
+        let removed = cluster::remove(self.context()?, request.into_inner(), self.leaderless).await?;
+        Ok(Response::new(v1::RemoveNodeResponse { unchanged: !removed }))
     }
 
     async fn transfer_leadership(

@@ -26,7 +26,7 @@ pub(super) async fn begin(
         return would(context, &keyspace, number, &to).await;
     }
     let id = RequestId::try_from(request.request)?;
-    let given = said(request.directive);
+    let given = said(&context.replica.lock().state, request.directive);
     let what = format!("move partition {keyspace}/{} to worker {to}", number.get());
     let answer = run(context, id, |local| {
         let Some(step) = step(local, context.clock.now(), &keyspace, number, &to)? else {
@@ -160,7 +160,7 @@ pub(super) async fn end_cooling(context: &Context, request: v1::EndCoolingReques
     let keyspace = checked::keyspace_name("keyspace", &request.keyspace)?;
     let number = PartitionId::new(request.partition);
     let epoch = checked::epoch("epoch", request.epoch)?;
-    let given = said(request.directive);
+    let given = said(&context.replica.lock().state, request.directive);
     let what = format!("end the cooling of partition {keyspace}/{}", number.get());
     // The operator named the epoch, so there is nothing to decide anew when the state has moved on.
     let decide = |local: &Local| {

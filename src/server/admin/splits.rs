@@ -32,9 +32,11 @@ pub(super) async fn split(
         context.confirm().await?;
         let state = &context.replica.lock().state;
         let keyspace = find(state, &name)?;
-        if let Some(from) = from {
-            state.check_split(keyspace.id(), from).map_err(|why| refusal::failure(&why, state))?;
-        }
+        let judged = match from {
+            Some(from) => state.check_split(keyspace.id(), from),
+            None => state.check_cancel_split(keyspace.id()),
+        };
+        judged.map_err(|why| refusal::failure(&why, state))?;
         return Ok(keyspace.into());
     }
     let answer = run(context, id, |local| {

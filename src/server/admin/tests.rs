@@ -59,6 +59,72 @@ async fn f096_what_is_missing_or_out_of_bounds_is_named_and_changes_nothing() {
     assert!(list.keyspaces.is_empty());
 }
 
+/// What a dry run says is what the change itself would be answered.
+#[tokio::test]
+async fn a_dry_run_is_judged_as_the_change_itself_and_changes_nothing() {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    let policy = |ttl_ms| Some(v1::KeyspaceChange { ttl_ms: Some(ttl_ms), ..Default::default() });
+    let dry = |name: &str, ttl_ms| v1::CreateKeyspaceRequest {
+        request: None,
+        policy: policy(ttl_ms),
+        dry_run: true,
+        ..create(name, 4)
+    };
+    let would = admin.create_keyspace(dry("orders", 9_000)).await.unwrap().into_inner().keyspace.unwrap();
+    assert_eq!((would.name.as_str(), would.policy.unwrap().ttl_ms), ("orders", 9_000));
+    let short = Failure::decode(&admin.create_keyspace(dry("orders", 2_000)).await.unwrap_err());
+    assert!(short.message().contains("at least 2100ms"), "{short}");
+    let list = admin.list_keyspaces(v1::ListKeyspacesRequest {}).await.unwrap().into_inner();
+    assert!(list.keyspaces.is_empty());
+
+    admin.create_keyspace(create("orders", 4)).await.unwrap();
+    let again = admin.create_keyspace(dry("orders", 9_000)).await.unwrap_err();
+    assert_eq!(kind(&again), ErrorKind::AlreadyExists);
+    let update = |request, ttl_ms| v1::UpdateKeyspaceRequest {
+        dry_run: Option::is_none(&request),
+        request,
+        name: "orders".into(),
+        policy: policy(ttl_ms),
+        directive: None,
+    };
+    let short = Failure::decode(&admin.update_keyspace(update(None, 2_000)).await.unwrap_err());
+    assert!(short.message().contains("at least 2100ms"), "{short}");
+    let answered = |answer: v1::UpdateKeyspaceResponse| {
+        (answer.keyspace.unwrap().policy.unwrap().ttl_ms, answer.unchanged)
+    };
+    let would = admin.update_keyspace(update(None, 9_000)).await.unwrap().into_inner();
+    assert_eq!(answered(would), (9_000, false));
+    let is = admin.update_keyspace(update(request_id(), 10_000)).await.unwrap().into_inner();
+    assert_eq!(answered(is), (10_000, true), "as it was: the dry run has changed nothing");
+    let first = update(request_id(), 9_000);
+    for _ in 0..2 {
+        let is = admin.update_keyspace(first.clone()).await.unwrap().into_inner();
+        assert_eq!(answered(is), (9_000, false), "also when it is asked again");
+    }
+    let would = admin.update_keyspace(update(None, 9_000)).await.unwrap().into_inner();
+    assert_eq!(answered(would), (9_000, true));
+}
+
+/// Nodes of the version before cannot read an entry that names somebody.
+#[tokio::test]
+async fn a_name_that_nobody_said_is_remembered_only_where_something_newer_was_used() {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    let context = node.context().unwrap();
+    let names = || {
+        let local = context.replica.lock();
+        local.state.directives().map(|directive| directive.by.clone()).collect::<Vec<_>>()
+    };
+    let by = |by: &str, assumed| Some(v1::Directive { by: by.to_owned(), reason: String::new(), assumed });
+    let of = |name, directive| v1::CreateKeyspaceRequest { directive, ..create(name, 1) };
+    admin.create_keyspace(of("a", by("root", true))).await.unwrap();
+    assert!(names().is_empty(), "{:?}", names());
+    admin.create_keyspace(of("b", by("ada", false))).await.unwrap();
+    admin.create_keyspace(of("c", by("root", true))).await.unwrap();
+    assert_eq!(names(), ["ada", "root"]);
+}
+
 #[tokio::test]
 async fn f056_f082_lists_come_in_pieces_and_are_complete() {
     let node = testing::alone().await;
@@ -263,7 +329,7 @@ async fn f106_a_node_that_does_not_lead_names_the_one_that_does_and_leadership_c
     let moved = admin.transfer_leadership(v1::TransferLeadershipRequest { to: other }).await.unwrap();
     assert_eq!(moved.into_inner().leader, other);
     assert_eq!(
-        kind(&admin.remove_node(v1::RemoveNodeRequest { node: leader }).await.unwrap_err()),
+        kind(&admin.remove_node(v1::RemoveNodeRequest { node: leader, dry_run_of: 0 }).await.unwrap_err()),
         ErrorKind::NotLeader
     );
 }
@@ -272,8 +338,11 @@ async fn f106_a_node_that_does_not_lead_names_the_one_that_does_and_leadership_c
 async fn the_last_node_and_a_stranger_are_not_removed() {
     let node = testing::alone().await;
     let mut admin = testing::admin(&node).await;
-    let remove = |node| v1::RemoveNodeRequest { node };
+    let remove = |node| v1::RemoveNodeRequest { node, dry_run_of: 0 };
     assert_eq!(kind(&admin.remove_node(remove(1)).await.unwrap_err()), ErrorKind::Refused);
     assert_eq!(kind(&admin.remove_node(remove(7)).await.unwrap_err()), ErrorKind::NotFound);
     assert_eq!(kind(&admin.remove_node(remove(0)).await.unwrap_err()), ErrorKind::Invalid);
+    let dry_run = |node| v1::RemoveNodeRequest { node: 0, dry_run_of: node };
+    assert_eq!(kind(&admin.remove_node(dry_run(1)).await.unwrap_err()), ErrorKind::Refused);
+    assert_eq!(kind(&admin.remove_node(dry_run(7)).await.unwrap_err()), ErrorKind::NotFound);
 }

@@ -5,7 +5,7 @@
 
 use super::Drills;
 use crate::map::{no_such_keyspace, no_such_partition};
-use crate::placement::directive::{Given, said};
+
 use crate::replica::Local;
 use ringfence_api::convert::checked;
 use ringfence_api::v1::{self, DrillMode};
@@ -24,8 +24,8 @@ pub(super) struct Ask {
     pub(super) mode: DrillMode,
     pub(super) timeout: Duration,
     pub(super) dry_run: bool,
-    /// Who wants it, when that is said.
-    pub(super) given: Option<Given>,
+    /// Who wants it.
+    pub(super) directive: Option<v1::Directive>,
 }
 
 /// Who plays whom.
@@ -68,7 +68,7 @@ impl Ask {
             mode,
             timeout,
             dry_run: wire.dry_run,
-            given: said(wire.directive),
+            directive: wire.directive,
         })
     }
 }

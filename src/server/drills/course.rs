@@ -3,7 +3,7 @@
 use super::cast::{Ask, Cast};
 use super::desk::{Line, Slot};
 use crate::context::Context;
-use crate::placement::directive::{direct, directed};
+use crate::placement::directive::{Given, direct, directed, said};
 use crate::refusal;
 use ringfence_api::Failure;
 use ringfence_api::convert::checked;
@@ -156,7 +156,7 @@ impl Course<'_> {
             self.cast.name(),
             self.cast.worker
         );
-        let commands = directed(Subject::Partition(*key), self.ask.given.as_ref(), &what, drain);
+        let commands = directed(Subject::Partition(*key), self.given().as_ref(), &what, drain);
         let proposed = self.context.propose(None, commands, Some(self.term)).await;
         let committed = proposed.map_err(|failure| self.interrupted(failure.message()))?;
         committed.map_err(|refusal| {
@@ -172,12 +172,17 @@ impl Course<'_> {
         Ok(())
     }
 
+    /// Who wants it, when that is remembered.
+    fn given(&self) -> Option<Given> {
+        said(&self.context.replica.lock().state, self.ask.directive.clone())
+    }
+
     /// Remembers who lets the worker's lease run out. What follows from that is a failover like any other.
     async fn say(&self) -> Result<(), Failure> {
-        let Some(given) = &self.ask.given else { return Ok(()) };
+        let Some(given) = self.given() else { return Ok(()) };
         let worker = &self.cast.worker;
         let what = format!("drill partition {}: worker {worker} stops renewing", self.cast.name());
-        let command = direct(Subject::Worker(worker.clone()), given, &what);
+        let command = direct(Subject::Worker(worker.clone()), &given, &what);
         let proposed = self.context.propose(None, vec![command], Some(self.term)).await;
         proposed.map_err(|failure| self.interrupted(failure.message()))?.map_err(|refusal| {
             let why = refusal::to_failure(self.context, &refusal.why);

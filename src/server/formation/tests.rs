@@ -195,7 +195,14 @@ async fn f066_a_node_is_added_when_it_waits_for_it_and_its_id_is_used_once() {
     let status = admin.cluster_status(v1::ClusterStatusRequest {}).await.unwrap().into_inner();
     assert!(status.nodes.iter().any(|n| n.node == 4 && n.role() == v1::NodeRole::Follower), "{status:?}");
 
-    admin.remove_node(v1::RemoveNodeRequest { node: 4 }).await.unwrap();
+    let remove = v1::RemoveNodeRequest { node: 4, dry_run_of: 0 };
+    let dry_run = v1::RemoveNodeRequest { node: 0, dry_run_of: 4 };
+    for (request, unchanged) in
+        [(dry_run, false), (dry_run, false), (remove, false), (remove, true), (dry_run, true)]
+    {
+        let answer = admin.remove_node(request).await.unwrap().into_inner();
+        assert_eq!(answer.unchanged, unchanged, "{request:?}");
+    }
     // It runs on, with the data that it was added with.
     let refused = Failure::decode(&admin.add_node(four.clone()).await.unwrap_err());
     assert_eq!(refused.kind(), ErrorKind::Refused);
@@ -276,7 +283,7 @@ async fn f012_f039_an_old_copy_of_a_directory_is_noticed_and_stays_out() {
         assert!(again.is_some_and(|error| error.has_forgotten()));
         let mut admin = cluster.admin(leader).await;
         admin.create_keyspace(create("more", 4)).await.unwrap();
-        admin.remove_node(v1::RemoveNodeRequest { node: follower }).await.unwrap();
+        admin.remove_node(v1::RemoveNodeRequest { node: follower, dry_run_of: 0 }).await.unwrap();
         return;
     }
     panic!("no leader lasted");
@@ -299,11 +306,16 @@ async fn a_node_whose_vote_the_others_need_is_not_removed() {
     .await;
     // Also the leader itself: whoever is left would be one of two.
     for node in [needed, leader] {
-        let refused = Failure::decode(&admin.remove_node(v1::RemoveNodeRequest { node }).await.unwrap_err());
+        let refused = Failure::decode(
+            &admin.remove_node(v1::RemoveNodeRequest { node, dry_run_of: 0 }).await.unwrap_err(),
+        );
         assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
         assert!(refused.message().contains(&format!("start n{gone} again")), "{refused}");
+        let dry_run = v1::RemoveNodeRequest { node: 0, dry_run_of: node };
+        let same = Failure::decode(&admin.remove_node(dry_run).await.unwrap_err());
+        assert_eq!(same.message(), refused.message());
     }
-    admin.remove_node(v1::RemoveNodeRequest { node: gone }).await.unwrap();
-    admin.remove_node(v1::RemoveNodeRequest { node: needed }).await.unwrap();
+    admin.remove_node(v1::RemoveNodeRequest { node: gone, dry_run_of: 0 }).await.unwrap();
+    admin.remove_node(v1::RemoveNodeRequest { node: needed, dry_run_of: 0 }).await.unwrap();
     admin.create_keyspace(create("orders", 4)).await.unwrap();
 }

@@ -13,15 +13,17 @@ pub(crate) struct Given {
 
 impl From<Option<v1::Directive>> for Given {
     fn from(wire: Option<v1::Directive>) -> Given {
-        let v1::Directive { by, reason } = wire.unwrap_or_default();
+        let v1::Directive { by, reason, assumed: _ } = wire.unwrap_or_default();
         Given { by, reason }
     }
 }
 
-/// Who wants something, when that is said at all. A client that says nothing is not remembered, and its entry is one that
-/// nodes of an earlier version can read.
-pub(crate) fn said(wire: Option<v1::Directive>) -> Option<Given> {
-    wire.filter(|wire| *wire != v1::Directive::default()).map(|wire| Given::from(Some(wire)))
+/// Who wants something, when somebody said it, of a request that nodes from before directives know too. They cannot read an
+/// entry that names somebody. So a client that says nothing is not remembered, and a name that nobody said only where something
+/// was used already that such nodes cannot read.
+pub(crate) fn said(state: &State, wire: Option<v1::Directive>) -> Option<Given> {
+    let wire = wire.filter(|wire| !(wire.by.is_empty() && wire.reason.is_empty()))?;
+    (!wire.assumed || state.has_what_is_new()).then(|| Given::from(Some(wire)))
 }
 
 /// The commands of a change that somebody wants.

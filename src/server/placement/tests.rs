@@ -133,7 +133,11 @@ async fn settings_of_more_workers_than_a_message_holds_are_listed_up_to_a_bound(
                 request: request_id(),
                 worker: format!("x{number:04}"),
                 cordoned: Some(true),
-                directive: Some(v1::Directive { by: "a".repeat(300), reason: "b".repeat(300) }),
+                directive: Some(v1::Directive {
+                    by: "a".repeat(300),
+                    reason: "b".repeat(300),
+                    ..Default::default()
+                }),
                 ..Default::default()
             };
             client.set_worker(cordon).await.unwrap();
@@ -153,7 +157,11 @@ async fn an_operator_lets_the_brake_go_and_is_remembered_for_it_once() {
     let mut client = PlacementServiceClient::new(channel);
     let release = || v1::ReleaseBrakeRequest {
         request: request_id(),
-        directive: Some(v1::Directive { by: "ada".into(), reason: "zone b is off".into() }),
+        directive: Some(v1::Directive {
+            by: "ada".into(),
+            reason: "zone b is off".into(),
+            ..Default::default()
+        }),
     };
     let directives = async |client: &mut Client| {
         client.list_directives(v1::ListDirectivesRequest {}).await.unwrap().into_inner().directives
@@ -185,7 +193,7 @@ async fn an_operator_lets_the_brake_go_and_is_remembered_for_it_once() {
 async fn open(client: &mut Client, revision: u64) -> Result<u64, Failure> {
     let request = v1::OpenPlanRequest {
         request: request_id(),
-        directive: Some(v1::Directive { by: "ada".into(), reason: String::new() }),
+        directive: Some(v1::Directive { by: "ada".into(), reason: String::new(), ..Default::default() }),
         keyspace: "orders".into(),
         size: 1,
         revision,

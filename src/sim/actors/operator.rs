@@ -192,7 +192,7 @@ async fn carry_out(
             rolled.transpose()?;
         }
         Order::Add(node, host) => admin.add_node(node, &host.address()).await?,
-        Order::Remove(node) => admin.remove_node(node).await?,
+        Order::Remove(node) => drop(admin.remove_node(node).await?),
         Order::Exchange(comes, leaves, until) => {
             let exchange = async {
                 if let Some((node, host)) = comes {
@@ -254,7 +254,7 @@ async fn remove(admin: &Admin, node: NodeId) {
             let voters = || status.nodes.iter().filter(|node| node.role != NodeRole::Learner);
             if voters().all(|voter| voter.id != node) || voters().count() > LEAST_MEMBERS {
                 match admin.remove_node(node).await {
-                    Ok(()) => return,
+                    Ok(_) => return,
                     Err(error) if error.kind() == ErrorKind::NotFound => return,
                     Err(_) => {}
                 }

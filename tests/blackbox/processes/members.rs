@@ -74,6 +74,10 @@ fn a_leader_is_removed_with_a_clear_answer_and_says_from_then_on_that_it_is_no_m
     let removed = cluster.run(&["cluster", "remove-node", &id, "--yes"]).done();
     assert_eq!((&removed["result"], &removed["node"]), (&"removed".into(), &leader.into()));
 
+    // Whoever was not told asks again, and it is as they want it.
+    assert_eq!(cluster.acknowledged(&["cluster", "remove-node", &id, "--yes"])["result"], "unchanged");
+    assert_eq!(cluster.acknowledged(&["cluster", "remove-node", &id, "--dry-run"])["result"], "unchanged");
+
     let status = wait_for("it knows that it was removed", || {
         let ran = cluster.run_at(leader, &["cluster", "status"]);
         Some(ran.json()).filter(|status| status["removed"].is_string())

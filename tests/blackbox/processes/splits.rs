@@ -104,8 +104,11 @@ fn p09_a_split_whose_leader_is_killed_is_finished_by_the_next_and_nothing_is_los
     split(&cluster);
     let midway = wait_for("it is midway", || Some(counts(&cluster)).filter(|(now, _)| *now > 12));
     assert!(midway.1 == Some(12), "{midway:?}: it is held up by the bound on moves in a minute");
-    let ran = cluster.run(&["keyspace", "split", KEYSPACE, "--cancel"]);
-    assert!(ran.code == 1 && ran.out.contains("split already"), "{ran:?}");
+    let cancel = ["keyspace", "split", KEYSPACE, "--cancel"];
+    for args in [&cancel[..], &[&cancel[..], &["--dry-run"]].concat()] {
+        let ran = cluster.run(args);
+        assert!(ran.code == 1 && ran.out.contains("split already"), "{ran:?}");
+    }
 
     let (leader, _) = cluster.leader();
     cluster.node(leader).kill();

@@ -64,20 +64,22 @@ async fn a_removal_whose_answer_is_lost_is_asked_for_again_until_the_answer_is_c
     let fake = Fake::start(|_| match ASKED.fetch_add(1, Ordering::SeqCst) {
         0 | 3 => Err(tonic::Status::unavailable("the connection broke")),
         1 => Err(Failure::unknown_outcome().into()),
-        2 => Ok(Answered::RemoveNode),
+        2 | 6 => Ok(Answered::RemoveNode { unchanged: ASKED.load(Ordering::SeqCst) == 7 }),
         _ => Err(Failure::not_found("node 3 is not a member").into()),
     })
     .await;
     let admin = Admin::at(fake.endpoint.clone()).unwrap();
     let node = NodeId::new(3).unwrap();
-    admin.remove_node(node).await.unwrap();
+    assert!(admin.remove_node(node).await.unwrap());
     assert_eq!(fake.asked().len(), 3);
     // The first call has done it.
-    admin.remove_node(node).await.unwrap();
+    assert!(admin.remove_node(node).await.unwrap());
     assert_eq!(fake.asked().len(), 5);
     // Nobody has begun to remove it: it was never there.
     let error = admin.remove_node(node).await.unwrap_err();
     assert_eq!((error.kind(), fake.asked().len()), (ErrorKind::NotFound, 6));
+    // It was removed before: there is nothing to do.
+    assert!(!admin.remove_node(node).await.unwrap());
 
     let fake = Fake::start(|_| Err(Failure::unknown_outcome().into())).await;
     let admin = Admin::at(fake.endpoint.clone()).unwrap().within(Duration::from_millis(500));

@@ -103,7 +103,11 @@ async fn t49_a_change_of_settings_says_only_what_is_to_change_by_whom_and_why() 
     assert!(admin.evict_worker(&worker("w1")).await.unwrap());
     assert!(admin.release_brake().await.unwrap());
 
-    let by = Some(v1::Directive { by: "ada".to_owned(), reason: "w1's disk is slow".to_owned() });
+    let by = Some(v1::Directive {
+        by: "ada".to_owned(),
+        reason: "w1's disk is slow".to_owned(),
+        ..Default::default()
+    });
     let mut ids = Vec::new();
     let mut kinds = Vec::new();
     for asked in fake.asked() {
@@ -169,7 +173,10 @@ async fn a_move_names_who_asked_for_it_and_nobody_when_nobody_said() {
     admin.move_partition("orders", PartitionId::new(3), &worker("w2")).await.unwrap();
     assert_eq!(sent(), None);
     admin.by("ada").move_partition("orders", PartitionId::new(3), &worker("w2")).await.unwrap();
-    assert_eq!(sent(), Some(v1::Directive { by: "ada".to_owned(), reason: String::new() }));
+    assert_eq!(
+        sent(),
+        Some(v1::Directive { by: "ada".to_owned(), reason: String::new(), ..Default::default() })
+    );
 }
 
 #[tokio::test]

@@ -122,7 +122,12 @@ pub(super) fn stories() -> Vec<(String, Vec<u8>)> {
         request: id(41),
         name: orders(),
         policy: Some(v1::KeyspaceChange { max_moves_in_flight: Some(9), ..Default::default() }),
-        directive: Some(v1::Directive { by: "ada".to_owned(), reason: "more at once".to_owned() }),
+        directive: Some(v1::Directive {
+            by: "ada".to_owned(),
+            reason: "more at once".to_owned(),
+            ..Default::default()
+        }),
+        ..Default::default()
     };
     let delete = v1::DeleteKeyspaceRequest { request: id(42), name: orders(), ..Default::default() };
     let get = v1::GetPartitionRequest { keyspace: orders(), partition: 1 };
@@ -225,7 +230,7 @@ fn placed() -> Vec<u8> {
 fn refused() -> [(String, Vec<u8>); 2] {
     let nodes = [
         call("/AddNode", &[&v1::AddNodeRequest { node: 2, address: "10.0.0.2:7600".to_owned() }]),
-        call("/RemoveNode", &[&v1::RemoveNodeRequest { node: 2 }]),
+        call("/RemoveNode", &[&v1::RemoveNodeRequest { node: 2, dry_run_of: 0 }]),
         call("/TransferLeadership", &[&v1::TransferLeadershipRequest { to: 2 }]),
     ];
     let cooling = v1::EndCoolingRequest {
