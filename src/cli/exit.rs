@@ -4,7 +4,7 @@
 //! that whoever reads it finds JSON whatever happens. A reader that went away (a closed pipe) is no error: the command
 //! ends without a word.
 
-use crate::output::Format;
+use crate::output::{DONE_ALL_THE_SAME, Format};
 use crate::text::plain;
 use ringfence::ErrorKind;
 use serde::Serialize;
@@ -67,9 +67,13 @@ impl Failed {
         Failed::Error { code: "timeout", message: message.into(), exit: Exit::Failed }
     }
 
-    /// It came after a change that was made, which is not to be taken for one that failed: `what` says so first.
+    /// It came after a change that was made, which is not to be taken for one that failed: `what` says so first. Where that
+    /// is said of the whole already, it stays the first word.
     pub(crate) fn after_a_change(self, what: &str) -> Failed {
         match self {
+            Failed::Error { code: "io", message, exit } if message.starts_with(DONE_ALL_THE_SAME) => {
+                Failed::Error { code: "io", message, exit }
+            }
             Failed::Error { code, message, exit } => {
                 Failed::Error { code, message: format!("{what}: {message}"), exit }
             }
@@ -155,6 +159,19 @@ mod tests {
         let closed = io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(matches!(Failed::from(closed), Failed::PipeClosed));
         assert!(matches!(Failed::from(io::Error::other("disk")), Failed::Error { code: "io", .. }));
+    }
+
+    #[test]
+    fn that_all_is_done_but_the_answer_stays_the_first_word() {
+        let message = |failed| match failed {
+            Failed::Error { message, .. } => message,
+            Failed::PipeClosed => panic!("it is an error"),
+        };
+        let unsaid = Failed::io("disk full").after_a_change(DONE_ALL_THE_SAME);
+        let told = message(unsaid.after_a_change("plan 5 is cancelled"));
+        assert!(told.starts_with("what was asked for is done") && told.ends_with("disk full"), "{told}");
+        let told = message(Failed::refused("no").after_a_change("plan 5 is cancelled"));
+        assert_eq!(told, "plan 5 is cancelled: no");
     }
 
     #[test]

@@ -72,7 +72,8 @@ impl Output {
     }
 }
 
-const DONE_ALL_THE_SAME: &str =
+/// What the message of a change begins with that was made, and of which nothing could be said.
+pub(crate) const DONE_ALL_THE_SAME: &str =
     "what was asked for is done, and only the answer could not be written; do not do it again, look at it";
 
 /// Nothing was changed, by the word for what became of it.

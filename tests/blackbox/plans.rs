@@ -98,7 +98,9 @@ fn an_undo_of_a_plan_that_is_carried_out_stops_it_first() {
     let undo = |who: &str, sure: &str| cluster.run(&["rebalance", "undo", sure, "--by", who]);
     refused(&undo("bob", "--yes"), 1, "refused", "approved by ada");
     let would = undo("ada", "--dry-run").done();
-    assert_eq!((&would["result"], &would["moves"]), (&"planned".into(), &1.into()), "{would}");
+    let planned = (&would["result"], &would["moves"], &would["arriving"], &would["left"]);
+    assert_eq!(planned, (&"planned".into(), &1.into(), &1.into(), &0.into()), "{would}");
+    assert_eq!(would["undoes"], applied["plan"], "{would}");
     assert_eq!(last(&cluster)["stage"], "running", "a dry run does nothing");
     let undone = undo("ada", "--yes").done();
     assert_eq!(

@@ -6,9 +6,9 @@ use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
 use crate::operator::{Progress, Sure, Who};
 use crate::text::{self, short};
-use ringfence::ErrorKind;
 use ringfence::admin::{Admin, ApprovedMove, ApprovedPlan, MoveStep, PlanStage, Proposal};
 use ringfence::ids::{KeyspaceName, LogIndex, PartitionId, WorkerId};
+use ringfence::{Error, ErrorKind};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -48,6 +48,18 @@ struct AppliedShape {
     arriving: Option<usize>,
     /// What may take it back.
     warning: Option<String>,
+    /// Of an undo that would stop its plan first: how many moves of that would not begin. Told in words only.
+    #[serde(skip)]
+    stops: Option<u32>,
+}
+
+/// What an undo is besides its moves.
+#[derive(Clone, Copy, Debug)]
+struct Back {
+    /// How many moves are not undone.
+    left: usize,
+    /// How many moves of the plan that is undone would not begin, when that is being carried out.
+    stops: Option<u32>,
 }
 
 impl AppliedShape {
@@ -72,6 +84,16 @@ impl AppliedShape {
             left: None,
             arriving: None,
             warning: None,
+            stops: None,
+        }
+    }
+
+    fn left_sentence(&self) -> String {
+        match self.left {
+            Some(left) if left > 0 => format!(
+                "; {left} more have moved on since and stay where they are: `ringfence partition history` says who moved them"
+            ),
+            _ => String::new(),
         }
     }
 
@@ -79,12 +101,7 @@ impl AppliedShape {
         let AppliedShape { moves, .. } = self;
         let keyspace = self.keyspace.as_deref().unwrap_or("-");
         let plan = self.plan.unwrap_or(0);
-        let left = match self.left {
-            Some(left) if left > 0 => format!(
-                "; {left} more have moved on since and stay where they are: `ringfence partition history` says who moved them"
-            ),
-            _ => String::new(),
-        };
+        let left = self.left_sentence();
         let arriving = match self.arriving.unwrap_or(0) {
             0 => String::new(),
             count => {
@@ -94,8 +111,14 @@ impl AppliedShape {
         match self.result {
             "unchanged" => format!("there is nothing to move{left}\n"),
             "planned" => {
+                let stops = match (self.stops, self.undoes) {
+                    (Some(stops), Some(plan)) => format!(
+                        "plan {plan} is being carried out, and {stops} moves of it would not begin any more; "
+                    ),
+                    _ => String::new(),
+                };
                 format!(
-                    "{moves} partitions of keyspace {keyspace} would move{arriving}{left}; nothing was done\n"
+                    "{stops}{moves} partitions of keyspace {keyspace} would move{arriving}{left}; nothing was done\n"
                 )
             }
             "done" => {
@@ -166,7 +189,8 @@ pub(super) async fn undo(common: &Common, plan: Option<u64>, wait: bool, who: &W
     if named.is_none() {
         mine(who, undo.plan, undo.by.as_deref(), undo.proposal.keyspace.as_str())?;
     }
-    put(common, &admin, &undo.proposal, Some(undo.left), wait, who, sure).await
+    let back = Back { left: undo.left, stops: None };
+    put(common, &admin, &undo.proposal, Some(back), wait, who, sure).await
 }
 
 /// Somebody else's plan is undone by its number only.
@@ -191,42 +215,55 @@ async fn stop_and_undo(
     who: &Who,
     sure: Sure,
 ) -> Outcome {
-    let (id, waiting, begun) = (plan.id.get(), plan.waiting, plan.begun);
+    let (id, dry_run) = (plan.id.get(), who.dry_run);
+    let (mut waiting, mut begun) = (plan.waiting, plan.begun);
     let keyspace = plan.keyspace.as_ref().map(ToString::to_string);
     if !named {
         let by = plan.directive.as_ref().map(|directive| directive.by.as_str());
         mine(who, plan.id, by, keyspace.as_deref().unwrap_or("-"))?;
     }
-    let shape = |result, moves| AppliedShape {
-        undoes: Some(id),
-        moves,
-        ..AppliedShape::bare(result, keyspace.clone())
+    let stopped = |failed: Failed| match dry_run {
+        true => failed,
+        false => failed.after_a_change(&format!("plan {id} is cancelled")),
     };
-    if who.dry_run {
-        let shape = shape("planned", begun as usize);
-        common.output().changed(shape.result, &shape, || {
-            format!(
-                "plan {id} is being carried out: {waiting} moves of it would not begin any more, and {begun} would be made \
-                 back; nothing was done\n"
-            )
-        })?;
-        return Ok(Exit::Done);
+    if !dry_run {
+        sure.ask(&format!(
+            "Plan {id} is being carried out. This stops it, with {waiting} moves that have not begun, and moves back what it has moved."
+        ))?;
+        admin.cancel_plan(Some(plan.id)).await?;
+        let plans = admin.plans(false).await.map_err(|error| stopped(error.into()))?;
+        if let Some(now) = plans.iter().find(|now| now.id == plan.id) {
+            (waiting, begun) = (now.waiting, now.begun);
+        }
     }
-    sure.ask(&format!(
-        "Plan {id} is being carried out. This stops it, with {waiting} moves that have not begun, and moves back what it has moved."
-    ))?;
-    admin.cancel_plan(Some(plan.id)).await?;
-    let stopped = |failed: Failed| failed.after_a_change(&format!("plan {id} is cancelled"));
-    let plans = admin.plans(false).await.map_err(|error| stopped(error.into()))?;
-    if plans.iter().any(|plan| plan.id.get() == id && plan.begun == 0) {
-        let shape = shape("cancelled", 0);
-        let text =
-            format!("plan {id} is cancelled: nothing of it had begun, and there is nothing to move back\n");
-        common.output().changed(shape.result, &shape, || text)?;
-        return Ok(Exit::Done);
+    let undo = match begun {
+        0 => None,
+        _ => Some(admin.undo_plan(Some(plan.id)).await.map_err(|error| stopped(error.into()))?),
+    };
+    if let Some(undo) = undo.as_ref().filter(|undo| !undo.proposal.moves.is_empty()) {
+        let back = Back { left: undo.left, stops: dry_run.then_some(waiting) };
+        return put(common, admin, &undo.proposal, Some(back), wait, who, sure.asked())
+            .await
+            .map_err(stopped);
     }
-    let undo = admin.undo_plan(Some(plan.id)).await.map_err(|error| stopped(error.into()))?;
-    put(common, admin, &undo.proposal, Some(undo.left), wait, who, sure.asked()).await.map_err(stopped)
+    let left = undo.map(|undo| undo.left);
+    let (result, is) = if dry_run { ("planned", "would be") } else { ("cancelled", "is") };
+    let shape = AppliedShape { undoes: Some(id), left, ..AppliedShape::bare(result, keyspace) };
+    common.output().changed(result, &shape, || {
+        let nothing =
+            if left.is_some() { "what it moved has moved on or is back" } else { "nothing of it had begun" };
+        let done = if dry_run { "; nothing was done" } else { "" };
+        format!(
+            "plan {id} {is} cancelled: {nothing}, and there is nothing to move back{}{done}\n",
+            shape.left_sentence()
+        )
+    })?;
+    Ok(exit_of(left))
+}
+
+/// An undo that leaves something has not done what it says.
+fn exit_of(left: Option<usize>) -> Exit {
+    if left.is_some_and(|left| left > 0) { Exit::Failed } else { Exit::Done }
 }
 
 /// Puts moves to the coordinator, when they are meant.
@@ -234,15 +271,16 @@ async fn put(
     common: &Common,
     admin: &Admin,
     proposal: &Proposal,
-    left: Option<usize>,
+    back: Option<Back>,
     wait: bool,
     who: &Who,
     sure: Sure,
 ) -> Outcome {
+    let (left, stops) = (back.map(|back| back.left), back.and_then(|back| back.stops));
     let output = common.output();
     let arriving = proposal.moves.iter().filter(|planned| planned.arrives).count();
     let arriving = proposal.undoes.map(|_| arriving);
-    let mut exit = if left.is_some_and(|left| left > 0) { Exit::Failed } else { Exit::Done };
+    let mut exit = exit_of(left);
     if proposal.moves.is_empty() {
         let shape = AppliedShape { left, arriving, ..AppliedShape::of("unchanged", proposal) };
         output.changed(shape.result, &shape, || shape.sentence())?;
@@ -256,7 +294,7 @@ async fn put(
         let _ = writeln!(io::stderr(), "warning: {}", text::plain(warning));
     }
     if who.dry_run {
-        let shape = AppliedShape { left, arriving, warning, ..AppliedShape::of("planned", proposal) };
+        let shape = AppliedShape { left, arriving, warning, stops, ..AppliedShape::of("planned", proposal) };
         output.changed(shape.result, &shape, || shape.sentence())?;
         return Ok(exit);
     }
@@ -266,7 +304,8 @@ async fn put(
     let mut shape =
         AppliedShape { plan: plan_number, left, arriving, warning, ..AppliedShape::of("approved", proposal) };
     if wait {
-        let (over, elsewhere) = until_over(admin, plan, common.wait()).await?;
+        let (over, elsewhere) =
+            until_over(async |with_moves| admin.plans(with_moves).await, plan, common.wait()).await?;
         (shape.begun, shape.skipped) = (Some(over.begun), Some(over.skipped));
         shape.elsewhere = Some(elsewhere);
         shape.result = if over.stage == PlanStage::Cancelled { "cancelled" } else { "done" };
@@ -335,23 +374,33 @@ async fn not_for_long(admin: &Admin, proposal: &Proposal) -> Result<Option<Strin
     })
 }
 
-/// Waits until all moves of the plan have ended, and says how many of them ended elsewhere.
-async fn until_over(admin: &Admin, plan: LogIndex, limit: Duration) -> Result<(ApprovedPlan, usize), Failed> {
+/// Waits until all moves of the plan have ended, and says how many of them ended elsewhere. There may be a million moves, and
+/// the leader stands still while it copies them: they are asked for when none of them changes any more.
+async fn until_over(
+    plans: impl AsyncFn(bool) -> Result<Vec<ApprovedPlan>, Error>,
+    plan: LogIndex,
+    limit: Duration,
+) -> Result<(ApprovedPlan, usize), Failed> {
     let mut progress = Progress::new();
-    let mut last = None;
+    let (mut last, mut ended) = (None, false);
     let look = async {
         loop {
-            match admin.plans(true).await {
+            match plans(ended).await {
                 Ok(plans) => match plans.into_iter().find(|found| found.id == plan) {
                     None => {
                         let why = "is not remembered any more: two others have started since";
                         return Err(Failed::refused(format!("plan {} {why}", plan.get())));
                     }
                     Some(now) if now.stage.is_over() && now.moving == 0 => {
-                        let elsewhere = now.moves.iter().filter(|planned| is_elsewhere(planned)).count();
-                        return Ok((now, elsewhere));
+                        if ended {
+                            let elsewhere = now.moves.iter().filter(|planned| is_elsewhere(planned)).count();
+                            return Ok((now, elsewhere));
+                        }
+                        ended = true;
+                        continue;
                     }
                     Some(now) => {
+                        ended = false;
                         far(&now, &mut progress);
                         last = Some(now);
                     }
@@ -376,7 +425,17 @@ fn far(plan: &ApprovedPlan, progress: &mut Progress) {
         PlanStage::Open | PlanStage::Running => {
             progress.show((*begun).into(), (*size).into(), "moves begun");
         }
-        _ => progress.say(format!("every move has begun, {moving} not done yet")),
+        stage => progress.say(not_done(*stage, *moving)),
+    }
+}
+
+/// What is still on its way of a plan of which nothing more begins.
+fn not_done(stage: PlanStage, moving: u32) -> String {
+    match stage {
+        PlanStage::Cancelled => {
+            format!("the plan was cancelled, and {moving} moves that had begun are not done yet")
+        }
+        _ => format!("every move has begun, {moving} not done yet"),
     }
 }
 
@@ -466,6 +525,52 @@ mod tests {
         assert_eq!(asked, "This moves 3 partitions of keyspace orders: 2 from w1 to w3, 1 from w2 to w3.");
         let back = Proposal { undoes: Some(LogIndex::new(7)), ..proposal(&[(1, "w1", "w2")]) };
         assert!(question(&back).starts_with("This undoes plan 7 and moves 1 "));
+    }
+
+    #[test]
+    fn what_is_left_of_a_cancelled_plan_is_told_as_that() {
+        let told = not_done(PlanStage::Cancelled, 3);
+        assert!(told.contains("cancelled") && told.contains("3 moves") && !told.contains("every"), "{told}");
+        assert!(not_done(PlanStage::Ending, 3).starts_with("every move has begun, 3 "));
+    }
+
+    #[test]
+    fn an_undo_that_would_stop_its_plan_says_so_first() {
+        let of = AppliedShape::of("planned", &proposal(&[(1, "w1", "w2")]));
+        let shape = AppliedShape { undoes: Some(7), stops: Some(2), ..of };
+        let told = shape.sentence();
+        assert!(told.starts_with("plan 7 is being carried out, and 2 moves of it would not begin"), "{told}");
+        assert!(!json(&shape).unwrap().contains("stops"), "the shape is a contract");
+    }
+
+    /// Three looks while it goes on and when it has ended, and one at its moves.
+    #[tokio::test]
+    async fn whoever_waits_for_a_plan_asks_for_its_moves_once() {
+        use ringfence_api::v1;
+        let asked = std::sync::Mutex::new(Vec::new());
+        let plans = async |with_moves: bool| {
+            let mut asked = asked.lock().unwrap();
+            let (stage, moving) = match asked.len() {
+                0 => (v1::PlanStage::Running, 1),
+                1 => (v1::PlanStage::Ending, 1),
+                _ => (v1::PlanStage::Done, 0),
+            };
+            asked.push(with_moves);
+            let plan = v1::ApprovedPlan {
+                plan: 7,
+                stage: stage.into(),
+                size: 2,
+                begun: 2,
+                moving,
+                ..Default::default()
+            };
+            Ok(vec![ApprovedPlan::try_from(plan).unwrap()])
+        };
+        let (over, elsewhere) = until_over(plans, LogIndex::new(7), Duration::from_secs(60))
+            .await
+            .unwrap_or_else(|e| panic!("{e:?}"));
+        assert_eq!((over.stage, elsewhere), (PlanStage::Done, 0));
+        assert_eq!(*asked.lock().unwrap(), [false, false, false, true]);
     }
 
     #[test]

@@ -85,7 +85,7 @@ at another worker.")]
     #[command(after_help = "\
 Without a plan it is the last one that is no undo itself, if you approved it; of somebody else's it says the number, which has to be named.
 A plan that is being carried out is cancelled first. What is still on its way is taken back when it has arrived. What has moved on since stays where it is; then the exit code is 1.
-Said twice, it takes back what is left. To undo an undo, by its number, is to make the plan's moves again.")]
+Said again when the first has ended, it takes back what is left. To undo an undo, by its number, is to make the plan's moves again.")]
     Undo {
         /// The plan, by its number; `rebalance status` shows the last two
         plan: Option<u64>,

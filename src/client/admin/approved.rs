@@ -193,13 +193,14 @@ impl Undo {
     /// The plan that is to be undone: this one, or else the last one that has moved something, is over, and undoes no other.
     ///
     /// # Errors
-    /// [`ErrorKind::Refused`] while one is being carried out or when it moved nothing, [`ErrorKind::NotFound`] when it is
+    /// [`ErrorKind::Refused`] while another is being carried out or when it moved nothing, [`ErrorKind::NotFound`] when it is
     /// not remembered.
     pub(super) fn which(
         plans: &[ApprovedPlan],
         named: Option<LogIndex>,
     ) -> Result<(&ApprovedPlan, &KeyspaceName), Error> {
-        if let Some(running) = plans.iter().find(|plan| plan.stage == PlanStage::Running) {
+        let running = plans.iter().find(|plan| plan.stage == PlanStage::Running);
+        if let Some(running) = running.filter(|running| named != Some(running.id)) {
             let why = format!("plan {} is being carried out: cancel it, or wait for it", running.id.get());
             return Err(Error::own(ErrorKind::Refused, why));
         }
@@ -208,7 +209,7 @@ impl Undo {
             // Whoever says it twice does not want the plan's moves made again.
             None => plan.undoes.is_none(),
         };
-        let has_moved = |plan: &&ApprovedPlan| plan.stage.is_over() && plan.begun > 0;
+        let has_moved = |plan: &&ApprovedPlan| plan.stage != PlanStage::Open && plan.begun > 0;
         let Some(plan) = plans.iter().filter(meant).rfind(has_moved) else {
             return Err(Undo::none_of(plans, named));
         };

@@ -178,7 +178,8 @@ impl Admin {
         Ok(plan)
     }
 
-    /// Whether [`Admin::approve`] would take this, as the coordinator would decide it now. Nothing is done.
+    /// Whether [`Admin::approve`] would take this, as the coordinator would decide it now. Nothing is done. A plan that it
+    /// undoes counts as stopped, also while it is being carried out.
     ///
     /// # Errors
     /// As [`Admin::approve`].
@@ -228,16 +229,17 @@ impl Admin {
         Ok(())
     }
 
-    /// The way back from a plan that is over, or with `None` from the last one that has moved something and undoes no other,
-    /// as things are now. Nothing is changed: approve its [`proposal`](Undo::proposal). The last one may be somebody else's:
+    /// The way back from a plan, or with `None` from the last one that has moved something and undoes no other, as things are
+    /// now. Nothing is changed: approve its [`proposal`](Undo::proposal). The last one may be somebody else's:
     /// see [`Undo::by`].
     ///
     /// It has the partitions that the plan has moved and that are still where it brought them, and those that are on their
     /// way there: they are taken back when they have arrived. The way back from the way back is the plan again, and has to be
-    /// asked for by its number.
+    /// asked for by its number. Of a plan that is being carried out it is the way back from what has begun until now:
+    /// [cancel](Admin::cancel_plan) that plan, and ask again, before it is approved.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when no such plan is remembered, [`ErrorKind::Refused`] while one is being carried out, or
+    /// [`ErrorKind::NotFound`] when no such plan is remembered, [`ErrorKind::Refused`] while another is being carried out, or
     /// when it has moved nothing.
     pub async fn undo_plan(&self, plan: Option<LogIndex>) -> Result<Undo, Error> {
         let plans = self.plans(true).await?;

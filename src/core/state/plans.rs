@@ -112,12 +112,19 @@ impl State {
         self.plans.iter().find(|plan| plan.stage == PlanStage::Running)
     }
 
-    /// Whether a plan of so many moves of this keyspace could be opened now.
+    /// Whether a plan of so many moves of this keyspace could be opened now, or once this one, when it is being carried out,
+    /// is stopped.
     ///
     /// # Errors
     /// [`Refused`]: another is being carried out, it has no or too many moves, or the map has changed since.
-    pub fn check_plan(&self, size: u32, keyspace: KeyspaceId, map: Option<Revision>) -> Result<(), Refused> {
-        self.room_for_plan(size)?;
+    pub fn check_plan(
+        &self,
+        size: u32,
+        keyspace: KeyspaceId,
+        map: Option<Revision>,
+        stopped: Option<LogIndex>,
+    ) -> Result<(), Refused> {
+        self.room_for_plan(size, stopped)?;
         map.map_or(Ok(()), |map| self.unchanged_since(map, keyspace))
     }
 
@@ -129,8 +136,8 @@ impl State {
         moves.iter().try_for_each(|planned| self.fits(planned))
     }
 
-    fn room_for_plan(&self, size: u32) -> Result<(), Refused> {
-        if let Some(running) = self.running_plan() {
+    fn room_for_plan(&self, size: u32, stopped: Option<LogIndex>) -> Result<(), Refused> {
+        if let Some(running) = self.running_plan().filter(|running| stopped != Some(running.id)) {
             return Err(Refused::PlanRunning(running.id));
         }
         if !(1..=MAX_PLAN_MOVES).contains(&size) {
@@ -246,7 +253,7 @@ impl Change<'_> {
         map: Option<Revision>,
         undoes: Option<LogIndex>,
     ) -> Result<Outcome, Refused> {
-        self.state.room_for_plan(size)?;
+        self.state.room_for_plan(size, None)?;
         if let Some(never) = undoes.filter(|undoes| !(LogIndex::new(1)..self.index).contains(undoes)) {
             return Err(Refused::NoSuchPlan(never));
         }

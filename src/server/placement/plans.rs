@@ -29,14 +29,15 @@ pub(super) async fn open(
     let map = Some(request.revision).filter(|revision| *revision > 0).map(Revision::new);
     let undoes = Some(LogIndex::new(request.undoes)).filter(|_| request.undoes > 0);
     // What is refused here was not opened. The state looks again when the plan is complete.
-    let check = |state: &State| {
+    let check = |state: &State, stopped: Option<LogIndex>| {
         let id = state.keyspace_named(&keyspace).ok_or_else(|| no_such_keyspace(&keyspace))?.id();
-        state.check_plan(size, id, map).map_err(|why| refusal::failure(&why, state))?;
+        state.check_plan(size, id, map, stopped).map_err(|why| refusal::failure(&why, state))?;
         Ok::<_, Failure>(id)
     };
     if request.dry_run {
         context.confirm().await?;
-        check(&context.replica.lock().state)?;
+        // Whoever undoes a plan that is being carried out stops it first.
+        check(&context.replica.lock().state, undoes)?;
         return Ok(v1::OpenPlanResponse { plan: 0 });
     }
     let id = RequestId::try_from(request.request)?;
@@ -46,7 +47,7 @@ pub(super) async fn open(
         plan => format!("undo plan {plan} in keyspace {keyspace}, {size} moves"),
     };
     let answer = run(context, id, |local| {
-        let id = check(&local.state)?;
+        let id = check(&local.state, None)?;
         Ok(vec![direct(Subject::Keyspace(id), &given, &what), Command::OpenPlan { size, map, undoes }])
     });
     match answer.await?.outcome() {

@@ -469,6 +469,31 @@ async fn an_undo_takes_back_what_is_on_its_way_and_counts_what_came_back_as_done
     assert_eq!(undo.left, 1, "the fourth has moved on; the second and third are back, or on their way");
 }
 
+/// So that what an undo would do can be seen before the plan is stopped.
+#[tokio::test]
+async fn the_way_back_from_a_plan_that_is_carried_out_is_told_when_it_is_named() {
+    let fake = Fake::start(|asked| match asked {
+        Asked::Plans(_) => {
+            let running = [approved(20, v1::PlanStage::Running), steps(&[(0, "begun"), (1, "waiting")])];
+            let over = [approved(7, v1::PlanStage::Done), steps(&[(9, "begun")])];
+            Ok(Answered::Plans(over.into_iter().chain(running).collect()))
+        }
+        Asked::Partitions(_) => Ok(Answered::Partitions(vec![v1::ListPartitionsResponse {
+            partitions: vec![moving(0, 5, "w1", "w2"), owned(1, 5, v1::Phase::Owned, "w1")],
+        }])),
+        _ => Ok(status()),
+    })
+    .await;
+    let admin = Admin::at(fake.endpoint.clone()).unwrap();
+    let undo = admin.undo_plan(Some(LogIndex::new(20))).await.unwrap();
+    let back: Vec<_> = undo.proposal.moves.iter().map(|m| (m.partition.get(), m.arrives)).collect();
+    assert_eq!((back, undo.left), (vec![(0, true)], 0));
+    for another in [None, Some(LogIndex::new(7))] {
+        let error = admin.undo_plan(another).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Refused && error.to_string().contains("plan 20"), "{error}");
+    }
+}
+
 /// Said twice, it would make the moves again that it has just taken back.
 #[tokio::test]
 async fn an_undo_is_undone_by_its_number_only() {
