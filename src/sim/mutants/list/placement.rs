@@ -66,7 +66,7 @@ pub(super) const LIST: &[Mutant] = &[
         "a drain for a restart ends when the process to be stopped joins again",
         "drains",
         &[core(
-            "state::tests::directives::t49_a_drain_until_the_next_join_ends_there_and_leaves_any_other_as_it_is",
+            "state::tests::directives::a_drain_until_the_next_join_ends_there_and_leaves_any_other_as_it_is",
         )],
     ),
     mutant(
