@@ -186,6 +186,9 @@ mod tests {
         assert_eq!(without_ids("a::b::p01_f074_t06_mint_happens"), "a::b::mint_happens");
         assert_eq!(without_ids("a_check_p01"), "a_check_p01");
         assert_eq!(without_ids("a::f_is_no_id"), "a::f_is_no_id");
+        for test in all().flat_map(|mutant| mutant.catchers).filter_map(|catcher| catcher.test()) {
+            assert_eq!(without_ids(&test), test, "it is looked for without its ids");
+        }
     }
 
     /// The cells of each line of the table in a page.
