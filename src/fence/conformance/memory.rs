@@ -1,6 +1,6 @@
 //! [`MemoryFence`] as a subject; the shortest example of one.
 
-use super::{Crash, Handle, Store, Subject};
+use super::{CleanUp, Crash, Handle, Store, Subject};
 use crate::{FenceError, FencingToken, MemoryFence};
 use ringfence_core::ids::{ClusterId, Epoch, Scope};
 use std::collections::BTreeMap;
@@ -38,6 +38,11 @@ impl Store for MemoryStore {
 
     fn crash(&mut self) -> Result<Crash, FenceError> {
         Ok(Crash::LosesEverything)
+    }
+
+    fn clean_up(&mut self) -> Result<CleanUp, FenceError> {
+        self.data.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        Ok(CleanUp::Done)
     }
 }
 

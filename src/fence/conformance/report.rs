@@ -14,7 +14,7 @@ pub enum Outcome {
     DoesNotApply(&'static str),
 }
 
-/// What every rule came to. Displayed, it is one line a rule.
+/// What every rule came to. Displayed, it is one line a rule, and two for a broken one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     outcomes: Vec<(Rule, Outcome)>,
@@ -28,6 +28,11 @@ impl Report {
     /// Whether no rule is broken.
     pub fn conforms(&self) -> bool {
         self.broken().next().is_none()
+    }
+
+    /// What one rule came to; `None` when it was not run.
+    pub fn of(&self, rule: Rule) -> Option<&Outcome> {
+        self.outcomes().find(|(run, _)| *run == rule).map(|(_, outcome)| outcome)
     }
 
     /// The broken rules.
@@ -47,10 +52,14 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (rule, outcome) in &self.outcomes {
+            let name = rule.name();
             match outcome {
-                Outcome::Held => writeln!(f, "held    {rule}")?,
-                Outcome::Broken(what) => writeln!(f, "BROKEN  {rule}: {what}")?,
-                Outcome::DoesNotApply(why) => writeln!(f, "-       {rule}: {why}")?,
+                Outcome::Held => writeln!(f, "held    {name}")?,
+                Outcome::Broken(what) => {
+                    writeln!(f, "BROKEN  {name}: {what}")?;
+                    writeln!(f, "        the rule: {rule}. Without it: {}", rule.failure())?;
+                }
+                Outcome::DoesNotApply(why) => writeln!(f, "-       {name}: {why}")?,
             }
         }
         Ok(())

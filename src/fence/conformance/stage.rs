@@ -1,7 +1,7 @@
 //! What the rules share: a fresh store, tokens, patience with a busy storage, and words for what went wrong.
 
 use super::{Handle, Store, Subject};
-use crate::{FenceError, FenceErrorKind, FencingToken};
+use crate::{FenceError, FenceErrorKind, FencingToken, TokenError};
 use ringfence_core::ids::{ClusterId, Epoch, KeyspaceName, PartitionId, Scope};
 use std::collections::BTreeMap;
 use std::thread;
@@ -56,10 +56,18 @@ pub(super) fn scope(partition: u32) -> Result<Scope, End> {
     Ok(Scope::Partition(keyspace, PartitionId::new(partition)))
 }
 
+pub(super) fn epoch(number: u64) -> Result<Epoch, End> {
+    Epoch::new(number).map_err(|error| End::Broken(error.to_string()))
+}
+
+/// A token by its text, for scopes other than partitions of `orders`.
+pub(super) fn parsed(text: &str) -> Result<FencingToken, End> {
+    text.parse().map_err(|error: TokenError| End::Broken(error.to_string()))
+}
+
 /// The token of a partition of keyspace `orders`, of cluster `prod`.
 pub(super) fn token(partition: u32, epoch: u64) -> Result<FencingToken, End> {
-    let epoch = Epoch::new(epoch).map_err(|error| End::Broken(error.to_string()))?;
-    Ok(FencingToken::new(cluster("prod")?, scope(partition)?, epoch))
+    Ok(FencingToken::new(cluster("prod")?, scope(partition)?, self::epoch(epoch)?))
 }
 
 /// The handle's verbs, as the rules say them.

@@ -39,6 +39,24 @@ pub trait Store {
     /// # Errors
     /// Whatever keeps it from starting again.
     fn crash(&mut self) -> Result<Crash, FenceError>;
+
+    /// Deletes all the data, as a program that tidies up does, and runs whatever housekeeping the storage has: expiry,
+    /// retention, compaction, vacuum. Handles may be open.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being done.
+    fn clean_up(&mut self) -> Result<CleanUp, FenceError> {
+        Ok(CleanUp::NotTried)
+    }
+}
+
+/// What became of [`Store::clean_up`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleanUp {
+    /// The data is gone.
+    Done,
+    /// The subject does not say how to clean up.
+    NotTried,
 }
 
 /// What a crash has left.

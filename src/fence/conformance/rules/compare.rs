@@ -1,7 +1,7 @@
 //! Rules about which token is accepted.
 
 use crate::conformance::Subject;
-use crate::conformance::stage::{End, Hand, Stage, Verdict, cluster, require, scope, token};
+use crate::conformance::stage::{End, Hand, Stage, Verdict, cluster, epoch, parsed, require, scope, token};
 use crate::{FenceError, FenceErrorKind, FencingToken, MAX_JUMP};
 use ringfence_core::ids::{Epoch, SessionId};
 
@@ -13,8 +13,31 @@ pub(crate) fn equal_accepted(subject: &impl Subject) -> Verdict {
     for value in ["first", "second", "third"] {
         stage.hand.wrote(std::slice::from_ref(&owner), &[("k", value)])?;
     }
+    // The owner has a pool of connections, and all of them are the owner's.
+    let mut another = stage.open()?;
+    another.raised(&owner)?;
+    another.wrote(std::slice::from_ref(&owner), &[("k", "fourth")])?;
+    stage.hand.wrote(std::slice::from_ref(&owner), &[("k", "fifth")])?;
+    let data = another.contents()?;
+    require(data.get("k").is_some_and(|v| v == "fifth"), || format!("the last write is not there: {data:?}"))
+}
+
+pub(crate) fn newer_accepted(subject: &impl Subject) -> Verdict {
+    let mut stage = Stage::of(subject)?;
+    let (old, new, newest) = (token(1, 5)?, token(1, 6)?, token(1, 9)?);
+    stage.hand.raised(&old)?;
+    stage.hand.wrote(std::slice::from_ref(&old), &[("k", "old")])?;
+    // Epochs may skip, and a write brings a higher one in as a raise does.
+    let mut next = stage.open()?;
+    next.wrote(std::slice::from_ref(&newest), &[("k", "newest")])?;
+    let seen = next.seen(old.scope())?;
+    require(seen == Some(9), || format!("after a write under 9 the highest epoch is {seen:?}"))?;
+    stage.hand.write_refused(std::slice::from_ref(&new), FenceErrorKind::Fenced)?;
+    stage.hand.raise_refused(&new, FenceErrorKind::Fenced)?;
     let data = stage.hand.contents()?;
-    require(data.get("k").is_some_and(|v| v == "third"), || format!("the last write is not there: {data:?}"))
+    require(data.get("k").is_some_and(|v| v == "newest"), || {
+        format!("the newer write is not there: {data:?}")
+    })
 }
 
 pub(crate) fn older_refused(subject: &impl Subject) -> Verdict {
@@ -39,24 +62,21 @@ pub(crate) fn older_refused(subject: &impl Subject) -> Verdict {
 
 pub(crate) fn forward_only(subject: &impl Subject) -> Verdict {
     let mut stage = Stage::of(subject)?;
-    let (old, new, newest) = (token(1, 5)?, token(1, 6)?, token(1, 9)?);
+    let (old, new) = (token(1, 5)?, token(1, 6)?);
     stage.hand.raised(&old)?;
     stage.hand.raised(&new)?;
     for _ in 0..3 {
         stage.hand.raise_refused(&old, FenceErrorKind::Fenced)?;
-        stage.hand.write_refused(std::slice::from_ref(&old), FenceErrorKind::Fenced)?;
+        stage.open()?.raise_refused(&old, FenceErrorKind::Fenced)?;
+        let seen = stage.hand.seen(old.scope())?;
+        require(seen == Some(6), || format!("the highest epoch is {seen:?} and was 6"))?;
     }
-    stage.hand.wrote(std::slice::from_ref(&new), &[("k", "new")])?;
-    // Epochs may skip, and a write brings a higher one in as a raise does.
-    stage.hand.wrote(std::slice::from_ref(&newest), &[("k", "newest")])?;
-    stage.hand.write_refused(&[new], FenceErrorKind::Fenced)?;
-    let seen = stage.hand.seen(old.scope())?;
-    require(seen == Some(9), || format!("the highest epoch is {seen:?} and was 9"))
+    stage.hand.raised(&new)
 }
 
 pub(crate) fn never_raised_refused(subject: &impl Subject) -> Verdict {
     let mut stage = Stage::of(subject)?;
-    stage.hand.raised(&token(2, 5)?)?;
+    stage.hand.raised(&parsed("prod/invoices/1@5")?)?;
     stage.hand.write_refused(&[token(1, 5)?], FenceErrorKind::NotRaised)?;
     let seen = stage.hand.seen(&scope(1)?)?;
     require(seen.is_none(), || format!("the refused write has raised the fence to {seen:?}"))
@@ -66,6 +86,8 @@ pub(crate) fn implausible_refused(subject: &impl Subject) -> Verdict {
     let mut stage = Stage::of(subject)?;
     let (owner, far) = (token(1, 5)?, token(1, 6 + MAX_JUMP)?);
     stage.hand.raise_refused(&far, FenceErrorKind::Implausible)?;
+    let seen = stage.hand.seen(owner.scope())?;
+    require(seen.is_none(), || format!("the refused raise has raised the fence to {seen:?}"))?;
     stage.hand.raised(&owner)?;
     stage.hand.raise_refused(&far, FenceErrorKind::Implausible)?;
     stage.hand.write_refused(&[far], FenceErrorKind::Implausible)?;
@@ -90,28 +112,6 @@ pub(crate) fn width(subject: &impl Subject) -> Verdict {
     Ok(())
 }
 
-pub(crate) fn scopes_apart(subject: &impl Subject) -> Verdict {
-    let mut stage = Stage::of(subject)?;
-    let parse = |text: &str| text.parse::<FencingToken>().map_err(|error| End::Broken(error.to_string()));
-    // Prefixes of each other, other keyspaces, and a lock that is named as a keyspace is.
-    let others =
-        ["prod/orders/1@5", "prod/orders/17@5", "prod/orders2/1@5", "prod/order/1@5", "prod/@locks/orders@5"];
-    let others = others.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
-    for other in &others {
-        stage.hand.raised(other)?;
-    }
-    // Raised one after the other; those behind it are as they were.
-    let mut behind = others.as_slice();
-    while let Some((raised, rest)) = behind.split_first() {
-        stage.hand.raised(&FencingToken::new(raised.cluster().clone(), raised.scope().clone(), epoch(9)?))?;
-        for other in rest {
-            stage.hand.wrote(std::slice::from_ref(other), &[("k", "mine")])?;
-        }
-        behind = rest;
-    }
-    Ok(())
-}
-
 pub(crate) fn one_session(subject: &impl Subject) -> Verdict {
     if !subject.keeps_sessions() {
         return Err(End::DoesNotApply(
@@ -126,21 +126,25 @@ pub(crate) fn one_session(subject: &impl Subject) -> Verdict {
     stage.hand.write_refused(&[forged], FenceErrorKind::OtherSession)?;
     stage.hand.wrote(&[mine], &[("k", "mine")])?;
     stage.hand.wrote(&[token(1, 5)?], &[("k", "a token without a session is judged by its epoch")])?;
-    stage.hand.wrote(&[token(1, 6)?.held_by(session(2)?)], &[("k", "the next session has the next epoch")])
+    let next = token(1, 6)?.held_by(session(2)?);
+    stage.hand.raised(&next)?;
+    stage.hand.wrote(&[next], &[("k", "the next session has the next epoch")])
 }
 
 pub(crate) fn other_cluster_refused(subject: &impl Subject) -> Verdict {
     let mut stage = Stage::of(subject)?;
     let owner = token(1, 5)?;
     stage.hand.raised(&owner)?;
-    for epoch in [5, 6] {
-        let foreign = FencingToken::new(cluster("test")?, scope(1)?, self::epoch(epoch)?);
+    // The same epoch, a newer and an older one: what was counted elsewhere is not compared at all.
+    for (name, number) in [("test", 5), ("test", 6), ("test", 4), ("prod2", 6), ("pro", 6)] {
+        let foreign = FencingToken::new(cluster(name)?, scope(1)?, epoch(number)?);
         stage.hand.raise_refused(&foreign, FenceErrorKind::WrongCluster)?;
         stage.hand.write_refused(&[foreign], FenceErrorKind::WrongCluster)?;
     }
+    // A scope that nobody has raised is not theirs for the taking.
+    let foreign = parsed("test/invoices/1@5")?;
+    stage.hand.raise_refused(&foreign, FenceErrorKind::WrongCluster)?;
+    let seen = stage.hand.seen(foreign.scope())?;
+    require(seen.is_none(), || format!("the refused raise has raised the fence to {seen:?}"))?;
     stage.hand.wrote(&[owner], &[("k", "still mine")])
-}
-
-fn epoch(number: u64) -> Result<Epoch, End> {
-    Epoch::new(number).map_err(|error| End::Broken(error.to_string()))
 }

@@ -1,8 +1,8 @@
 //! Rules about what is changed, and by whom.
 
+use crate::FenceErrorKind;
 use crate::conformance::Subject;
-use crate::conformance::stage::{Hand, Stage, Verdict, require, scope, token};
-use crate::{FenceError, FenceErrorKind};
+use crate::conformance::stage::{Hand, Stage, Verdict, require, token};
 
 pub(crate) fn refusal_changes_nothing(subject: &impl Subject) -> Verdict {
     let mut stage = Stage::of(subject)?;
@@ -47,36 +47,10 @@ pub(crate) fn raise_fences(subject: &impl Subject) -> Verdict {
 
 pub(crate) fn unstamped_refused(subject: &impl Subject) -> Verdict {
     let mut stage = Stage::of(subject)?;
+    // Neither before anybody has raised, nor after.
+    stage.hand.write_refused(&[], FenceErrorKind::Unstamped)?;
     stage.hand.raised(&token(1, 5)?)?;
     stage.hand.write_refused(&[], FenceErrorKind::Unstamped)?;
     let data = stage.hand.contents()?;
     require(data.is_empty(), || format!("it was written all the same: {data:?}"))
-}
-
-pub(crate) fn several_scopes_all_or_nothing(subject: &impl Subject) -> Verdict {
-    let mut stage = Stage::of(subject)?;
-    let (one, two, two_again) = (token(1, 5)?, token(2, 5)?, token(2, 6)?);
-    for token in [&one, &two, &two_again] {
-        stage.hand.raised(token)?;
-    }
-    // The first token would be accepted, and would even move its fence.
-    let one_newer = token(1, 9)?;
-    for tokens in [[one_newer.clone(), two.clone()], [two.clone(), one_newer]] {
-        let error = stage.hand.write_refused(&tokens, FenceErrorKind::Fenced)?;
-        if let FenceError::Fenced(fenced) = error {
-            require(fenced.scope() == two.scope(), || format!("the refusal blames {}", fenced.scope()))?;
-        }
-        let (data, seen) = (stage.hand.contents()?, stage.hand.seen(&scope(1)?)?);
-        require(data.is_empty(), || format!("the refused batch was applied in part: {data:?}"))?;
-        require(seen == Some(5), || format!("the refused batch has moved the other fence to {seen:?}"))?;
-    }
-    stage.hand.wrote(&[two_again.clone(), one.clone()], &[("a", "1"), ("b", "2")])?;
-    let data = stage.hand.contents()?;
-    require(data.len() == 2, || format!("the accepted batch is not there: {data:?}"))?;
-    // A batch that brings higher epochs in moves the fence of every scope, not only of the first.
-    stage.hand.wrote(&[token(1, 8)?, token(2, 8)?], &[("a", "3")])?;
-    for older in [one, two_again] {
-        stage.hand.write_refused(&[older], FenceErrorKind::Fenced)?;
-    }
-    Ok(())
 }

@@ -17,27 +17,51 @@ const PAUSE: Duration = Duration::from_millis(400);
 /// How long each of two writers waits for the other to have locked its first scope.
 const MEETING: Duration = Duration::from_millis(100);
 
-/// The old owner has been let through by the fence and pauses. The new one raises and reads. Whatever it has read must
-/// still be true when the old one has gone on.
+/// What the new owner does while the old one pauses.
+#[derive(Clone, Copy)]
+enum Newer {
+    Raises,
+    Writes,
+}
+
 pub(crate) fn one_step(subject: &impl Subject) -> Verdict {
+    paused_in_between(subject, &[1], 1, Newer::Raises)
+}
+
+pub(crate) fn one_step_for_writes(subject: &impl Subject) -> Verdict {
+    paused_in_between(subject, &[1], 1, Newer::Writes)
+}
+
+pub(crate) fn one_step_for_every_scope(subject: &impl Subject) -> Verdict {
+    // The one that is locked first where all take them in one order, and the one that is named first.
+    paused_in_between(subject, &[2, 1], 1, Newer::Raises)?;
+    paused_in_between(subject, &[2, 1], 2, Newer::Raises)
+}
+
+/// The old owner has been let through by the fences and pauses. The new one of one of the scopes raises, or writes, and
+/// reads. Whatever it has read must still be true when the old one has gone on.
+fn paused_in_between(subject: &impl Subject, scopes: &[u32], moved: u32, newer: Newer) -> Verdict {
     let mut stage = Stage::of(subject)?;
-    let (old, new) = (token(1, 33)?, token(1, 34)?);
-    stage.hand.raised(&old)?;
+    let old = scopes.iter().map(|partition| token(*partition, 33)).collect::<Result<Vec<_>, _>>()?;
+    let new = token(moved, 34)?;
+    for token in &old {
+        stage.hand.raised(token)?;
+    }
     let next = stage.open()?;
     let (pausing, old_pauses) = channel();
-    let (raising, new_has_raised) = channel();
+    let (coming, new_has_come) = channel();
     let (reading, new_has_read) = channel();
     thread::spawn(move || {
-        let read = raise_and_read(next, &new, &old_pauses, &raising);
+        let read = come_and_read(next, &new, newer, &old_pauses, &coming);
         // Nobody listens any more when the rule has ended early.
         let _ = reading.send(read);
     });
 
     let mut pausing = Some(pausing);
-    let late = stage.hand.write(&[old], &[("k", "late")], &mut || {
+    let late = stage.hand.write(&old, &[("k", "late")], &mut || {
         if let Some(pausing) = pausing.take() {
             let _ = pausing.send(());
-            let _ = new_has_raised.recv_timeout(PAUSE);
+            let _ = new_has_come.recv_timeout(PAUSE);
         }
     });
     if pausing.is_some() {
@@ -45,27 +69,32 @@ pub(crate) fn one_step(subject: &impl Subject) -> Verdict {
     }
     let read = match new_has_read.recv_timeout(PATIENCE) {
         Ok(read) => read?,
-        Err(_) => return broken("the new owner's raise did not end after the old owner's write had"),
+        Err(_) => return broken("the new owner was not answered after the old owner's write had ended"),
     };
     let now = stage.hand.contents()?;
     require(read == now, || {
         format!(
-            "after its raise the new owner read {read:?}; the older write was answered {late:?}, and there is {now:?}"
+            "the new owner came and read {read:?}; the older write was answered {late:?}, and there is {now:?}"
         )
     })
 }
 
-fn raise_and_read(
+fn come_and_read(
     mut next: impl Handle,
     new: &FencingToken,
+    newer: Newer,
     old_pauses: &Receiver<()>,
-    raising: &Sender<()>,
+    coming: &Sender<()>,
 ) -> Result<BTreeMap<String, String>, End> {
     if old_pauses.recv().is_ok() {
-        next.raised(new)?;
+        match newer {
+            Newer::Raises => next.raised(new)?,
+            // A store that refuses it is found by another rule.
+            Newer::Writes => drop(next.wrote(std::slice::from_ref(new), &[("n", "34")])),
+        }
     }
     let read = next.contents()?;
-    let _ = raising.send(());
+    let _ = coming.send(());
     Ok(read)
 }
 

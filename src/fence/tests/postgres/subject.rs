@@ -3,7 +3,7 @@
 use crate::database::{Database, TEXTS, connect, prod, put};
 use crate::server::Server;
 use ringfence_core::ids::{ClusterId, Epoch, Scope};
-use ringfence_fence::conformance::{Crash, Handle, Store, Subject};
+use ringfence_fence::conformance::{AsyncHandle, Blocking, CleanUp, Crash, Store, Subject};
 use ringfence_fence::postgres::PostgresFence;
 use ringfence_fence::{FenceError, FencingToken};
 use sqlx::Connection as _;
@@ -65,9 +65,9 @@ impl<'s> Subject for PostgresSubject<'s> {
 }
 
 impl Store for PostgresStore<'_> {
-    type Handle = PostgresHandle;
+    type Handle = Blocking<PostgresHandle>;
 
-    fn open(&self) -> Result<PostgresHandle, FenceError> {
+    fn open(&self) -> Result<Blocking<PostgresHandle>, FenceError> {
         let runtime = runtime();
         let link = runtime.block_on(async {
             if self.subject.sqlx {
@@ -76,12 +76,23 @@ impl Store for PostgresStore<'_> {
                 Link::Tokio(connect(self.database.server, &self.database.name).await)
             }
         });
-        Ok(PostgresHandle { link: Some(link), fence: self.database.fence.clone(), runtime })
+        let handle = PostgresHandle { link, fence: self.database.fence.clone() };
+        Ok(Blocking::new(handle, move |call| runtime.block_on(call)))
     }
 
     fn crash(&mut self) -> Result<Crash, FenceError> {
         self.database.server.killed_and_restarted();
         Ok(Crash::Restarted)
+    }
+
+    fn clean_up(&mut self) -> Result<CleanUp, FenceError> {
+        runtime().block_on(async {
+            let client = self.database.open().await;
+            for tidy in ["DELETE FROM texts", "VACUUM texts", "VACUUM FULL ringfence.fence", "CHECKPOINT"] {
+                client.batch_execute(tidy).await.map_err(failed)?;
+            }
+            Ok(CleanUp::Done)
+        })
     }
 }
 
@@ -91,40 +102,29 @@ enum Link {
 }
 
 pub(crate) struct PostgresHandle {
-    link: Option<Link>,
+    link: Link,
     fence: PostgresFence,
-    runtime: Runtime,
-}
-
-impl PostgresHandle {
-    /// The client is moved to the future and comes back, because `paused` blocks the only thread there is.
-    fn with<T>(&mut self, call: impl AsyncFnOnce(&mut Link, &PostgresFence) -> T) -> T {
-        let mut link = self.link.take().unwrap();
-        let answer = self.runtime.block_on(call(&mut link, &self.fence));
-        self.link = Some(link);
-        answer
-    }
 }
 
 fn failed<E: std::error::Error + Send + Sync + 'static>(error: E) -> FenceError {
     FenceError::store("using the table of texts", error)
 }
 
-impl Handle for PostgresHandle {
-    fn raise(&mut self, token: &FencingToken) -> Result<(), FenceError> {
-        self.with(async |link, fence| match link {
-            Link::Tokio(client) => fence.raise(&*client, token).await,
-            Link::Sqlx(conn) => fence.raise(&mut **conn, token).await,
-        })
+impl AsyncHandle for PostgresHandle {
+    async fn raise(&mut self, token: &FencingToken) -> Result<(), FenceError> {
+        match &mut self.link {
+            Link::Tokio(client) => self.fence.raise(&*client, token).await,
+            Link::Sqlx(conn) => self.fence.raise(&mut **conn, token).await,
+        }
     }
 
-    fn write(
+    async fn write(
         &mut self,
         tokens: &[FencingToken],
         pairs: &[(&str, &str)],
         paused: &mut dyn FnMut(),
     ) -> Result<(), FenceError> {
-        self.with(async |link, fence| match link {
+        match &mut self.link {
             Link::Tokio(client) => {
                 let work = async |tx: &mut tokio_postgres::Transaction<'_>| {
                     paused();
@@ -133,12 +133,12 @@ impl Handle for PostgresHandle {
                     }
                     Ok(())
                 };
-                fence.write(client, tokens, work).await
+                self.fence.write(client, tokens, work).await
             }
             Link::Sqlx(conn) => {
                 // As people write it who do not use the helper.
                 let mut tx = conn.begin().await.map_err(failed)?;
-                let checked = fence.check_all(&mut tx, tokens).await;
+                let checked = self.fence.check_all(&mut tx, tokens).await;
                 if checked.is_err() {
                     tx.rollback().await.map_err(failed)?;
                     return checked;
@@ -156,12 +156,12 @@ impl Handle for PostgresHandle {
                 }
                 tx.commit().await.map_err(failed)
             }
-        })
+        }
     }
 
-    fn data(&mut self) -> Result<BTreeMap<String, String>, FenceError> {
+    async fn data(&mut self) -> Result<BTreeMap<String, String>, FenceError> {
         let select = "SELECT key, value FROM texts";
-        self.with(async |link, _| match link {
+        match &mut self.link {
             Link::Tokio(client) => {
                 let rows = client.query(select, &[]).await.map_err(failed)?;
                 Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
@@ -171,13 +171,13 @@ impl Handle for PostgresHandle {
                     sqlx::query_as(select).fetch_all(&mut **conn).await.map_err(failed)?;
                 Ok(rows.into_iter().collect())
             }
-        })
+        }
     }
 
-    fn highest(&mut self, scope: &Scope) -> Result<Option<Epoch>, FenceError> {
-        self.with(async |link, fence| match link {
-            Link::Tokio(client) => fence.highest(&*client, scope).await,
-            Link::Sqlx(conn) => fence.highest(&mut **conn, scope).await,
-        })
+    async fn highest(&mut self, scope: &Scope) -> Result<Option<Epoch>, FenceError> {
+        match &mut self.link {
+            Link::Tokio(client) => self.fence.highest(&*client, scope).await,
+            Link::Sqlx(conn) => self.fence.highest(&mut **conn, scope).await,
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::server::{Client, DURABLE, FORGETFUL, Server};
 use redis::Pipeline;
 use ringfence_core::ids::{ClusterId, Epoch, Scope};
-use ringfence_fence::conformance::{Crash, Handle, Store, Subject};
+use ringfence_fence::conformance::{CleanUp, Crash, Handle, Store, Subject};
 use ringfence_fence::redis::{RedisFence, RedisOptions};
 use ringfence_fence::{FenceError, FencingToken};
 use std::collections::BTreeMap;
@@ -134,6 +134,16 @@ impl Store for RedisStore {
             client.until_cluster_is_up();
         }
         Ok(Crash::Restarted)
+    }
+
+    fn clean_up(&mut self) -> Result<CleanUp, FenceError> {
+        let mut client = self.server.lock().unwrap().client();
+        for key in client.ask::<Vec<String>>("KEYS data:*") {
+            client.ask::<()>(&format!("DEL {key}"));
+        }
+        client.ask::<()>("MEMORY PURGE");
+        client.ask::<()>("BGREWRITEAOF");
+        Ok(CleanUp::Done)
     }
 }
 

@@ -71,6 +71,25 @@ fn f005_the_default_refuses_and_observing_has_its_own_name() {
 }
 
 #[test]
+fn f018_t15_a_restored_copy_accepts_a_replaced_owner_until_the_owner_has_raised_again() {
+    let db = Database::new("wal");
+    let mut conn = db.open();
+    let (old, new) = (token("prod/orders/17@33"), token("prod/orders/17@34"));
+    db.fence.raise(&mut conn, &old).unwrap();
+    let copy = db.path().with_file_name("copy");
+    conn.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+    db.fence.raise(&mut conn, &new).unwrap();
+    assert!(matches!(write(&db, &mut conn, &old, "33"), Err(FenceError::Fenced(_))));
+
+    // The copy has the fence of its time. Nothing in it tells that there was a newer owner.
+    let mut restored = Connection::open(&copy).unwrap();
+    write(&db, &mut restored, &old, "33").unwrap();
+    db.fence.raise(&mut restored, &new).unwrap();
+    assert!(matches!(write(&db, &mut restored, &old, "33"), Err(FenceError::Fenced(_))));
+    write(&db, &mut restored, &new, "34").unwrap();
+}
+
+#[test]
 fn f040_an_owner_granted_again_refuses_its_own_earlier_writes() {
     let db = Database::new("wal");
     let mut conn = db.open();

@@ -1,7 +1,7 @@
 //! A table of texts in a SQLite file, behind the fence.
 
 use ringfence_core::ids::{ClusterId, Epoch, Scope};
-use ringfence_fence::conformance::{Crash, Handle, Store, Subject};
+use ringfence_fence::conformance::{CleanUp, Crash, Handle, Store, Subject};
 use ringfence_fence::sqlite::SqliteFence;
 use ringfence_fence::{FenceError, FencingToken};
 use rusqlite::{Connection, Transaction};
@@ -119,6 +119,12 @@ impl Store for SqliteStore {
         self.keeper = database.open();
         self.database = database;
         Ok(Crash::Restarted)
+    }
+
+    fn clean_up(&mut self) -> Result<CleanUp, FenceError> {
+        let tidy = "DELETE FROM texts; VACUUM; REINDEX; ANALYZE; PRAGMA optimize; PRAGMA wal_checkpoint;";
+        self.keeper.execute_batch(tidy).map_err(|error| FenceError::store("cleaning up", error))?;
+        Ok(CleanUp::Done)
     }
 }
 
