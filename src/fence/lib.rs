@@ -49,6 +49,7 @@
 //! | `sqlite` (feature `rusqlite`) | a fence in SQLite, in the user's own transaction |
 //! | `postgres` (features `tokio-postgres`, `sqlx-postgres`) | a fence in PostgreSQL, in the user's own transaction |
 //! | `redis` (feature `redis`) | a fence in Redis or Valkey, in one script with the user's own commands |
+//! | `etcd` (feature `etcd`) | a fence in etcd, in one transaction with the user's own |
 //! | [`conformance`] | the rules as tests, and broken storages that they find |
 //!
 //! A write that timed out is *unknown*, not "not written": read before deciding to write it again.
@@ -57,6 +58,8 @@
 
 pub mod conformance;
 mod error;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 mod fence;
 mod high_water;
 mod memory;
