@@ -48,6 +48,7 @@
 //! | [`MemoryFence`] | a fence in this process |
 //! | `sqlite` (feature `rusqlite`) | a fence in SQLite, in the user's own transaction |
 //! | `postgres` (features `tokio-postgres`, `sqlx-postgres`) | a fence in PostgreSQL, in the user's own transaction |
+//! | `mysql` (feature `sqlx-mysql`) | a fence in MariaDB and MySQL, in the user's own transaction |
 //! | `redis` (feature `redis`) | a fence in Redis or Valkey, in one script with the user's own commands |
 //! | `etcd` (feature `etcd`) | a fence in etcd, in one transaction with the user's own |
 //! | [`conformance`] | the rules as tests, and broken storages that they find |
@@ -63,6 +64,8 @@ pub mod etcd;
 mod fence;
 mod high_water;
 mod memory;
+#[cfg(feature = "sqlx-mysql")]
+pub mod mysql;
 mod observe;
 #[cfg(any(feature = "tokio-postgres", feature = "sqlx-postgres"))]
 pub mod postgres;
