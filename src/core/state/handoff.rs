@@ -287,6 +287,7 @@ impl Change<'_> {
             Released::Revoked | Released::Returned => Freed::Released,
         };
         self.vacate(key, freed);
+        self.events.push(Event::GivenBack { key, session });
         Ok(Outcome::Done)
     }
 

@@ -163,22 +163,22 @@ pub enum Refused {
         session: SessionId,
     },
     /// The directive named was never given.
-    #[error("there was no directive at {0}")]
+    #[error("there was no directive {}", .0.get())]
     NoSuchDirective(LogIndex),
     /// A partition's weight is out of bounds.
     #[error("{0} is not the weight of a partition: that is between 1 and {MAX_PARTITION_WEIGHT}")]
     PartitionWeight(u32),
     /// Another plan is being carried out.
-    #[error("plan {0} is being carried out: wait for it, or cancel it")]
+    #[error("plan {} is being carried out: wait for it, or cancel it", .0.get())]
     PlanRunning(LogIndex),
     /// No such plan is remembered.
     #[error(
-        "plan {0} is not remembered: it was given up or replaced by another before it started, or two others have started \
-         since; plan again"
+        "plan {} is not remembered: it was given up or replaced by another before it started, or two others have started \
+         since; plan again", .0.get()
     )]
     NoSuchPlan(LogIndex),
     /// The plan has all its moves already.
-    #[error("plan {plan} takes no more moves: {}", why_not_open(*.stage))]
+    #[error("plan {} takes no more moves: {}", .plan.get(), why_not_open(*.stage))]
     PlanNotOpen {
         /// The plan.
         plan: LogIndex,
@@ -186,7 +186,7 @@ pub enum Refused {
         stage: PlanStage,
     },
     /// A plan's moves do not ascend by partition, or are more than it was opened for.
-    #[error("the moves of plan {0} are out of order, or more than it was opened for")]
+    #[error("the moves of plan {} are out of order, or more than it was opened for", .0.get())]
     PlanOutOfOrder(LogIndex),
     /// A move of a plan names another owner than the partition has, or moves it to where it is.
     #[error(
@@ -194,7 +194,7 @@ pub enum Refused {
     )]
     NoSuchMove(PartitionKey),
     /// The plan in whose name something was to be done is not being carried out.
-    #[error("plan {0} is not being carried out: it was cancelled, is done, or is still being written")]
+    #[error("plan {} is not being carried out: it was cancelled, is done, or is still being written", .0.get())]
     PlanNotRunning(LogIndex),
     /// A planned move of something that is frozen.
     #[error("{0:?} is frozen: no planned move begins there; unfreeze it first")]
@@ -268,6 +268,13 @@ pub enum Event {
         before: Option<SessionId>,
         /// Its owner now.
         after: Option<SessionId>,
+    },
+    /// Its owner gave a partition back by itself; nobody took it away. It follows the event that the partition has changed.
+    GivenBack {
+        /// The partition.
+        key: PartitionKey,
+        /// The owner's session.
+        session: SessionId,
     },
     /// A keyspace was created or its policy changed.
     Keyspace(KeyspaceId),

@@ -159,7 +159,8 @@ impl Cursor {
                     look.deleted.push(name.clone());
                 }
             }
-            Event::Joined(_)
+            Event::GivenBack { .. }
+            | Event::Joined(_)
             | Event::Withdrawn(_)
             | Event::Ended { .. }
             | Event::Suspected(_)

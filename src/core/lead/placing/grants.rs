@@ -1,5 +1,6 @@
 //! The grants of what has no owner.
 
+use super::resting::Freed;
 use super::{ERROR_PACE, Placing};
 use crate::ids::{PartitionKey, SessionId};
 use crate::lead::brake::BRAKE_PACE;
@@ -44,7 +45,7 @@ impl Placing {
             let Spots { spots, handed_on } = picture.spots(&self.moved, outlook);
             let before = grants.commands.len();
             for (key, to) in handed_on {
-                grants.add(key, picture.sessions[to.get()].id(), false);
+                grants.add(key, picture.sessions[to.get()].id(), None);
             }
             if contains_vacant(&spots) {
                 let weights = loads.weights(now, self.settings.measure_every, picture.keyspace);
@@ -86,7 +87,7 @@ impl Placing {
                 self.vacant.add(id, now + BRAKE_PACE);
                 break;
             } else {
-                grants.add(key, target.id(), self.resting.was_freed(key));
+                grants.add(key, target.id(), self.resting.how(key));
                 room -= 1;
             }
         }
@@ -105,9 +106,9 @@ struct Grants<'a> {
 }
 
 impl Grants<'_> {
-    /// Why nobody owns it, or why it is taken from its owner in this entry, as the history tells it. It was `freed` when its
-    /// last owner's session went on then: a setback may also be one of an owner before, or of a task before.
-    fn why(&self, partition: &Partition, to: SessionId, freed: bool) -> GrantReason {
+    /// Why nobody owns it, or why it is taken from its owner in this entry, as the history tells it. How it was `freed` is
+    /// known when its last owner's session went on then: a setback may also be one of an owner before, or of a task before.
+    fn why(&self, partition: &Partition, to: SessionId, freed: Option<Freed>) -> GrantReason {
         let Some(last) = partition.history().last() else {
             return if partition.born().is_some() { GrantReason::Split } else { GrantReason::First };
         };
@@ -119,13 +120,14 @@ impl Grants<'_> {
                 CoolingWhy::Hold if returns() => GrantReason::Returned,
                 CoolingWhy::Hold | CoolingWhy::Backoff => GrantReason::Vacated,
             },
-            Phase::Vacant if partition.setback().is_some() && freed => GrantReason::Vacated,
+            Phase::Vacant if freed == Some(Freed::Taken) => GrantReason::Failover,
+            Phase::Vacant if partition.setback().is_some() && freed.is_some() => GrantReason::Vacated,
             Phase::Vacant if self.lost.contains(&last.session) => GrantReason::Failover,
             Phase::Vacant => GrantReason::Vacated,
         }
     }
 
-    fn add(&mut self, key: PartitionKey, to: SessionId, freed: bool) {
+    fn add(&mut self, key: PartitionKey, to: SessionId, freed: Option<Freed>) {
         let found = self.state.keyspace(key.keyspace).zip(self.state.partition(key));
         let Some((keyspace, partition)) = found else { return };
         self.budget.granted(keyspace, key, self.now);

@@ -89,7 +89,7 @@ impl Placing {
             unsettled_from: now,
             vacant: Agenda::default(),
             unbalanced: Agenda::default(),
-            resting: Resting::default(),
+            resting: Resting::new(state),
             moved: moved.collect(),
             losses: Losses::default(),
             planner: Planner::default(),
@@ -125,9 +125,14 @@ impl Placing {
                     self.moved.insert(*key, now);
                 }
                 match (before, after) {
-                    (Some(owner), None) if state.session(*owner).is_some() => self.resting.freed(*key, now),
+                    (Some(owner), None) if state.session(*owner).is_some() => self.resting.taken(*key),
                     (None, Some(_)) => self.resting.granted(*key),
                     _ => {}
+                }
+            }
+            Event::GivenBack { key, session } => {
+                if state.session(*session).is_some() {
+                    self.resting.given_back(*key, now);
                 }
             }
             Event::Keyspace(id) => {

@@ -1,22 +1,48 @@
 //! Partitions whose task returned by itself: the same worker gets one again only after a back-off.
 //!
-//! Only who gave a partition back can be kept from it. An owner that was lost is replaced at once, whatever its tasks did
-//! before: a setback is remembered for minutes, and would hold up a failover for as long as the back-off.
+//! Only who gave a partition back can be kept from it. An owner that was lost, or from which it was taken, is replaced at
+//! once, whatever its tasks did before: a setback is remembered for minutes, and would hold up a failover for as long as
+//! the back-off.
 
 use crate::ids::{KeyspaceId, PartitionKey, WorkerId};
 use crate::mutant;
-use crate::state::{Partition, Phase, Setback};
+use crate::state::{CoolingWhy, Partition, Phase, Setback, State};
 use crate::time::Instant;
 use std::collections::BTreeMap;
 
-/// Partitions that were given up by owners whose sessions went on, and since when.
+/// How partitions without an owner came to have none, where that owner's session went on.
 #[derive(Clone, Debug, Default, Hash)]
-pub(super) struct Resting(BTreeMap<PartitionKey, Instant>);
+pub(super) struct Resting(BTreeMap<PartitionKey, Freed>);
+
+/// How a partition came to have no owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Freed {
+    /// Its owner gave it back then.
+    Given(Instant),
+    /// It was taken: at a drain's deadline, or by fence.
+    Taken,
+}
 
 impl Resting {
-    /// Its owner, whose session goes on, has it no more.
-    pub(super) fn freed(&mut self, key: PartitionKey, now: Instant) {
-        self.0.insert(key, now);
+    /// What a new leader can tell: that what cools for a lock delay was taken.
+    pub(super) fn new(state: &State) -> Resting {
+        let taken = |partition: &Partition| {
+            let cools = matches!(partition.phase(), Phase::Cooling(c) if c.why == CoolingWhy::LockDelay);
+            cools && partition.setback().is_some()
+        };
+        let partitions = state.keyspaces().flat_map(|keyspace| keyspace.keys().zip(keyspace.partitions()));
+        let taken = partitions.filter(|(_, partition)| taken(partition));
+        Resting(taken.map(|(key, _)| (key, Freed::Taken)).collect())
+    }
+
+    /// It was taken from its owner, whose session goes on. When that gave it back, this is said right after.
+    pub(super) fn taken(&mut self, key: PartitionKey) {
+        self.0.insert(key, Freed::Taken);
+    }
+
+    /// Its owner, whose session goes on, gave it back.
+    pub(super) fn given_back(&mut self, key: PartitionKey, now: Instant) {
+        self.0.insert(key, Freed::Given(now));
     }
 
     /// It has an owner again.
@@ -29,9 +55,9 @@ impl Resting {
         self.0.retain(|key, _| key.keyspace != id);
     }
 
-    /// Its last owner's session went on when that had it no more.
-    pub(super) fn was_freed(&self, key: PartitionKey) -> bool {
-        self.0.contains_key(&key)
+    /// How its last owner came to have it no more, when that owner's session went on.
+    pub(super) fn how(&self, key: PartitionKey) -> Option<Freed> {
+        self.0.get(&key).copied()
     }
 
     /// Whether a vacant partition waits for a back-off, whoever of so many workers would get it.
@@ -44,7 +70,7 @@ impl Resting {
     ) -> bool {
         let Some(setback) = gave_up(partition) else { return false };
         let for_all = setback.count >= 2 || takers < 2;
-        self.0.get(&key).is_some_and(|since| for_all && now < *since + setback.backoff())
+        matches!(self.0.get(&key), Some(Freed::Given(since)) if for_all && now < *since + setback.backoff())
     }
 
     /// A worker whose task returned by itself gets the partition again only after the back-off, and from the second time
@@ -64,8 +90,12 @@ impl Resting {
             return None;
         }
         let since = match self.0.get(&key) {
-            Some(since) => *since,
-            None if lives => *self.0.entry(key).or_insert(now),
+            Some(Freed::Given(since)) => *since,
+            Some(Freed::Taken) => return None,
+            None if lives => {
+                self.given_back(key, now);
+                now
+            }
             None => return None,
         };
         let until = since + setback.backoff();
@@ -73,7 +103,7 @@ impl Resting {
     }
 }
 
-/// The setback of a vacant partition whose last owner's task returned by itself.
+/// The setback of a vacant partition whose last owner's task returned by itself, then or before.
 fn gave_up(partition: &Partition) -> Option<&Setback> {
     let last = partition.history().last().filter(|_| *partition.phase() == Phase::Vacant)?;
     partition.setback().filter(|setback| setback.error.is_empty() && setback.worker == last.worker)

@@ -1,6 +1,6 @@
 //! Releases, back-offs, and what waits before the next grant.
 
-use super::world::{TTL, World, at, ms, policy};
+use super::world::{TTL, World, at, by_fence, ms, policy};
 use crate::ids::WorkerId;
 use crate::lead::release;
 use crate::state::{Command, CoolingWhy, GrantReason, Outcome, Phase, PolicyChange, Released};
@@ -309,6 +309,63 @@ fn an_old_setback_does_not_hold_up_the_failover_of_a_lost_owner() {
         world.work();
         assert_eq!(world.owner(key), Some(other), "{grant:?}");
         assert_eq!(why(&world, began), [GrantReason::Failover], "{grant:?}");
+    }
+}
+
+/// It is taken from a live owner, whose tasks returned by themselves earlier, and its grant comes in a later entry.
+#[test]
+fn an_old_setback_does_not_hold_up_what_was_taken_from_a_live_owner() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Taken {
+        AtADeadline,
+        ByFence,
+        BeforeALockDelayAndANewLeader,
+    }
+    for (taken, change) in [
+        (Taken::AtADeadline, policy()),
+        (Taken::ByFence, by_fence()),
+        (Taken::BeforeALockDelayAndANewLeader, with_lock_delay(200)),
+    ] {
+        let mut world = World::of(1, &["a"], change);
+        let key = world.key(0);
+        for _ in 0..6 {
+            world.give_back(key, Released::Returned);
+            world.pass(40_000);
+        }
+        world.join("b", &[world.orders()]);
+        world.pass(1_000);
+        let setback = world.state.partition(key).unwrap().setback().unwrap().clone();
+        assert_eq!((world.owner(key), setback.worker.as_str(), setback.count), (Some("a"), "a", 6));
+        let began = world.now;
+        if taken == Taken::ByFence {
+            let (session, epoch) = (world.session("a"), world.epoch(key));
+            world.apply(vec![Command::Seize { partition: key, epoch, session }]).outcome.unwrap();
+        } else {
+            world.worker("a").releases = false;
+            world.drain(key, "b", TTL / 2);
+            world.pass(TTL / 2 - 100);
+            world.revoke_seen(key);
+        }
+        let mut elected = false;
+        while *world.phase(key) != Phase::Vacant {
+            world.now += 50;
+            for mut entry in world.due() {
+                entry.retain(|command| !matches!(command, Command::Grant { .. }));
+                world.apply(entry).outcome.unwrap();
+            }
+            if taken == Taken::BeforeALockDelayAndANewLeader && world.owner(key).is_none() && !elected {
+                elected = true;
+                world.elect(0);
+            }
+        }
+        assert!(world.lives("a"), "{taken:?}");
+        world.work();
+        assert_eq!(world.owner(key), Some("b"), "{taken:?}");
+        let why = |command: &Command| match command {
+            Command::Grant { why, .. } => Some(*why),
+            _ => None,
+        };
+        assert_eq!(world.commands_since(began, why), [GrantReason::Failover], "{taken:?}");
     }
 }
 

@@ -67,10 +67,11 @@ fn a_planned_move_drains_releases_and_grants_the_next_epoch_in_one_entry() {
         .iter()
         .map(|event| match event {
             Event::Partition { before, after, .. } => (*before, *after),
+            Event::GivenBack { session, .. } => (Some(*session), Some(*session)),
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(owners, [(Some(a), None), (None, Some(b))]);
+    assert_eq!(owners, [(Some(a), None), (Some(a), Some(a)), (None, Some(b))], "in this order");
     assert_eq!(world.partition(key).history().last().unwrap().why, GrantReason::Balance);
 }
 
