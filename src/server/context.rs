@@ -2,11 +2,12 @@
 
 use crate::clock::Clock;
 use crate::drills::Drills;
+use crate::formation::Removal;
 use crate::raft::{NotLeader, ProposeError, RaftNode};
 use crate::replica::Replica;
-use ringfence_api::Failure;
 use ringfence_api::convert::NodeAddress;
 use ringfence_api::state::encode_entry;
+use ringfence_api::{ErrorKind, Failure};
 use ringfence_core::ids::{LogIndex, NodeId, Term};
 use ringfence_core::state::{Applied, Command, Entry, Event, Outcome, Refusal, Request};
 use std::sync::Arc;
@@ -47,8 +48,8 @@ impl Context {
         only_in: Option<Term>,
     ) -> Result<Result<Committed, Refusal>, Failure> {
         let entry = Entry { request, proposed_unix_ms: self.clock.unix_ms(), commands };
-        let (position, applied) =
-            self.raft.propose(encode_entry(&entry), only_in).await.map_err(propose_failure)?;
+        let proposed = self.raft.propose(encode_entry(&entry), only_in).await;
+        let (position, applied) = proposed.map_err(|error| self.failure(propose_failure(error)))?;
         let Applied { outcome, events } = applied;
         Ok(outcome.map(|outcomes| Committed { at: position.index, events, outcomes }))
     }
@@ -58,8 +59,20 @@ impl Context {
     /// # Errors
     /// [`Failure`] of the kind "not leader" or "no leader": nothing was done, ask elsewhere.
     pub async fn confirm(&self) -> Result<(Term, LogIndex), Failure> {
-        let confirmed = self.raft.confirm().await.map_err(not_leader)?;
+        let confirmed = self.raft.confirm().await.map_err(|error| self.failure(not_leader(error)))?;
         Ok((confirmed.term, confirmed.applied))
+    }
+
+    /// Of a node that was removed: that no leader is known is no wonder, and no word about the cluster. One that knows a leader
+    /// that is another node names it all the same.
+    fn failure(&self, failure: Failure) -> Failure {
+        let me = self.raft.status().borrow().node;
+        let elsewhere = failure.leader().is_some_and(|leader| leader.node != me);
+        let leaderless = matches!(failure.kind(), ErrorKind::NoLeader | ErrorKind::NotLeader) && !elsewhere;
+        match Removal::of(self, true).filter(|_| leaderless) {
+            Some(removal) => Failure::no_member(removal, removal == Removal::Certain),
+            None => failure,
+        }
     }
 }
 

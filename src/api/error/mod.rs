@@ -35,6 +35,7 @@ enum Detail {
     Ended(SessionEnd),
     Identity { holder: String, claimant: String },
     Epoch { current: Option<Epoch>, owner: Option<Owner> },
+    NoMember { certain: bool },
 }
 
 /// A failed call: why, what a program needs to go on, and a message for people.
@@ -185,6 +186,11 @@ impl Failure {
         Failure::new(ErrorKind::Unavailable, message)
     }
 
+    /// This node was removed from the cluster, or (not `certain`) somebody has begun to remove it; the message says where to ask.
+    pub fn no_member(message: impl fmt::Display, certain: bool) -> Failure {
+        Failure::new(ErrorKind::Unavailable, message).with(Detail::NoMember { certain })
+    }
+
     /// A client's own: no answer arrived.
     pub fn transport(message: impl fmt::Display) -> Failure {
         Failure::new(ErrorKind::Transport, message)
@@ -239,6 +245,20 @@ impl Failure {
         }
     }
 
+    /// Whether the node that answered is no member of the cluster any more, and whether it is certain of that.
+    pub fn is_no_member(&self) -> Option<bool> {
+        match self.detail.as_deref() {
+            Some(Detail::NoMember { certain }) => Some(*certain),
+            _ => None,
+        }
+    }
+
+    /// The same with another message.
+    #[must_use]
+    pub fn saying(self, message: impl fmt::Display) -> Failure {
+        Failure { message: shown(&message.to_string()), ..self }
+    }
+
     /// How the session ended.
     pub fn session_end(&self) -> Option<SessionEnd> {
         match self.detail.as_deref() {
@@ -285,6 +305,11 @@ fn detail_of(kind: ErrorKind, wire: v1::ErrorDetail) -> Option<Detail> {
             current: Epoch::new(wire.epoch).ok(),
             owner: wire.owner.and_then(|owner| owner.try_into().ok()),
         }),
+        ErrorKind::Unavailable => match wire.no_member() {
+            v1::NoMember::Certain => Some(Detail::NoMember { certain: true }),
+            v1::NoMember::Likely => Some(Detail::NoMember { certain: false }),
+            v1::NoMember::Unspecified => None,
+        },
         _ => None,
     }
 }
@@ -318,6 +343,8 @@ impl From<Failure> for Status {
                 wire.epoch = current.map_or(0, Epoch::get);
                 wire.owner = owner.map(Into::into);
             }
+            Some(Detail::NoMember { certain: true }) => wire.set_no_member(v1::NoMember::Certain),
+            Some(Detail::NoMember { certain: false }) => wire.set_no_member(v1::NoMember::Likely),
         }
         Status::with_details(failure.kind.code(), failure.message, wire.encode_to_vec().into())
     }

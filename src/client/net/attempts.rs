@@ -95,8 +95,10 @@ pub(super) struct Attempts {
     may_have_arrived: bool,
     /// Of the last round: a coordinator answered, without doing anything.
     answered: Option<Answer>,
-    /// Of this round: how many answered that are no coordinators, and the last such answer.
+    /// Of this round: how many answered that are no coordinators of the cluster and never will be, and the last such answer.
     foreign: (usize, Option<Failure>),
+    /// Of the last answers: how many nodes said that somebody removes them, and the last such answer.
+    leaving: (usize, Option<Failure>),
     tried: Vec<(Endpoint, String)>,
 }
 
@@ -111,6 +113,7 @@ impl Attempts {
             may_have_arrived: false,
             answered: None,
             foreign: (0, None),
+            leaving: (0, None),
             tried: Vec::new(),
         }
     }
@@ -140,9 +143,15 @@ impl Attempts {
                 }
             }
             Trouble::Foreign(failure) => self.foreign = (self.foreign.0 + 1, Some(failure)),
+            Trouble::Answer(failure) if failure.is_no_member() == Some(true) => {
+                self.foreign = (self.foreign.0 + 1, Some(failure));
+            }
             Trouble::Answer(failure) => match failure.kind() {
                 kind @ (Answer::NotLeader | Answer::NoLeader | Answer::Unavailable) => {
                     self.answered = Some(kind);
+                    if failure.is_no_member().is_some() {
+                        self.leaving = (self.leaving.0 + 1, Some(failure));
+                    }
                 }
                 Answer::UnknownOutcome | Answer::Transport if self.call.effect != Effect::Once => {
                     self.may_have_arrived = true;
@@ -161,14 +170,26 @@ impl Attempts {
         {
             return Err(Failed::Answer(failure.clone()));
         }
-        self.foreign = (0, None);
-        self.asked.clear();
         let wait = self.backoff.wait();
-        if now + wait >= self.deadline { Err(Failed::GaveUp(self.gave_up())) } else { Ok(wait) }
+        if now + wait >= self.deadline {
+            return Err(self.ended());
+        }
+        (self.foreign, self.leaving) = ((0, None), (0, None));
+        self.asked.clear();
+        Ok(wait)
     }
 
     fn give_up(&mut self) -> Next {
-        Next::Stop(Failed::GaveUp(self.gave_up()))
+        Next::Stop(self.ended())
+    }
+
+    /// How it ends without an answer that counts. That all who were asked last are being removed says more than that nobody leads.
+    fn ended(&mut self) -> Failed {
+        let all_leave = self.leaving.0 + self.foreign.0 == self.asked.len() && !self.may_have_arrived;
+        match self.leaving.1.take().filter(|_| all_leave) {
+            Some(failure) => Failed::Answer(failure),
+            None => Failed::GaveUp(self.gave_up()),
+        }
     }
 
     fn gave_up(&mut self) -> GaveUp {
@@ -312,6 +333,28 @@ mod tests {
         attempts.failed(&a(), silent(), now);
         assert_eq!(attempts.patience(now), Duration::from_secs(4));
         assert_eq!(attempts.patience(now + Duration::from_secs(9)), Duration::from_secs(1));
+    }
+
+    /// What they say is what to do, and "see that a majority runs" is not.
+    #[test]
+    fn when_all_that_answer_were_removed_that_is_the_error() {
+        let removed = |certain| Trouble::Answer(Failure::no_member("ask another node", certain));
+        let b = Endpoint::new("http://b:1").unwrap();
+        let (mut attempts, now) = attempts(Effect::Read);
+        attempts.failed(&a(), removed(true), now);
+        attempts.failed(&b, Trouble::Answer(Failure::no_leader()), now);
+        assert!(attempts.round_over(now).is_ok(), "the other may have a leader soon");
+        attempts.failed(&a(), removed(true), now);
+        attempts.failed(&b, removed(false), now);
+        assert!(attempts.round_over(now).is_ok(), "the other may be a member still");
+        let late = now + Duration::from_secs(10);
+        attempts.failed(&a(), removed(true), now);
+        attempts.failed(&b, removed(false), now);
+        let Err(Failed::Answer(failure)) = attempts.round_over(late) else { panic!("it is late") };
+        assert_eq!(failure.message(), "ask another node");
+        let (mut attempts, now) = self::attempts(Effect::Once);
+        attempts.failed(&a(), removed(true), now);
+        assert!(matches!(attempts.round_over(now), Err(Failed::Answer(_))), "at once");
     }
 
     #[test]

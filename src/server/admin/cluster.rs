@@ -2,7 +2,7 @@
 
 use super::majority;
 use crate::context::Context;
-use crate::formation::{self, Formation, members_failure};
+use crate::formation::{self, Formation, Removal, members_failure};
 use crate::raft::{Member, RaftStatus};
 use crate::settings::Founders;
 use ringfence_api::Failure;
@@ -52,9 +52,8 @@ pub(super) fn status(
             let members = raft.members.iter();
             response.nodes =
                 members.map(|(node, member)| shown(&raft, *node, member, reachable(node))).collect();
-            let is_member = raft.members.contains_key(&raft.node) || raft.members.is_empty();
-            let noted = context.is_some_and(|context| formation::removal_is_noted(context, raft.node));
-            response.removed = removed(is_member, noted, raft.leader.is_some()).to_owned();
+            let removal = context.and_then(|context| Removal::of(context, raft.leader.is_none()));
+            response.removed = removal.map_or(String::new(), |removal| removal.to_string());
         }
         None => {
             let listed = formation.founders().into_iter().flat_map(Founders::nodes);
@@ -69,22 +68,6 @@ pub(super) fn status(
         }
     }
     response
-}
-
-/// What is said of a node that was removed. The entry that says so may not have reached it: the others stop talking to it then,
-/// and what it has is the note that was made before.
-fn removed(is_member: bool, noted: bool, hears_a_leader: bool) -> &'static str {
-    match (is_member, noted) {
-        (false, true) => {
-            "this node was removed from the cluster for good, and what it knows of the others is old: stop it, throw its data away, \
-             and ask another node"
-        }
-        (true, true) if !hears_a_leader => {
-            "somebody has begun to remove this node, and it has heard of no leader since: ask another node, which knows whether it \
-             was removed"
-        }
-        _ => "",
-    }
 }
 
 fn shown(raft: &RaftStatus, node: NodeId, member: &Member, reachable: Option<bool>) -> v1::Node {

@@ -23,6 +23,7 @@
 //! | `founding` | what the founder does when it has named the cluster |
 //! | `naming` | the first entry of the log |
 //! | `adding` | what a leader does to add a node |
+//! | `removal` | what a node knows of its own removal |
 //! | `service` | what this node answers its peers |
 //! | `peers` | the calls to them |
 //! | `progress` | what the node waits for, in words |
@@ -34,6 +35,7 @@ pub(crate) mod fuzzing;
 mod naming;
 mod peers;
 mod progress;
+mod removal;
 mod service;
 mod settle;
 mod wire;
@@ -45,6 +47,7 @@ pub(crate) use adding::{add, members_failure, note_removal, removal_is_noted};
 pub(crate) use founding::found;
 pub(crate) use naming::name_cluster;
 pub(crate) use progress::Progress;
+pub(crate) use removal::Removal;
 pub(crate) use service::FormationService;
 
 use crate::files::{self, Files};

@@ -91,9 +91,24 @@ fn a_leader_is_removed_with_a_clear_answer_and_says_from_then_on_that_it_is_no_m
     });
     assert!(of_another["removed"].is_null(), "{of_another}");
     assert_eq!(of_another["nodes"].as_array().unwrap().len(), 2, "{of_another}");
-    let screen =
-        crate::harness::run(&format!("http://{}", cluster.addresses[&leader]), &["cluster", "status"]);
+    let at_it = format!("http://{}", cluster.addresses[&leader]);
+    let screen = crate::harness::run(&at_it, &["cluster", "status"]);
     assert!(screen.out.starts_with(&format!("NODE {leader} IS NO MEMBER: ")), "{screen:?}");
+
+    // Every other verb says the same, and nothing about the others, of whom it knows nothing.
+    for args in [
+        &["keyspace", "list"][..],
+        &["worker", "list"],
+        &["partition", "explain", "orders/0"],
+        &["rebalance", "apply", "--keyspace", KEYSPACE, "--yes"],
+        &["cluster", "transfer-leader"],
+        &["status"],
+    ] {
+        let ran = cluster.run_at(leader, args);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        let said = ran.json().to_string();
+        assert!(said.contains("ask another node") && !said.contains("majority"), "{ran:?}");
+    }
 }
 
 /// The members as the leader has them; a node that waits to be added has none to tell of.
