@@ -14,6 +14,7 @@ use ringfence::net::{Coordinator, Endpoints, without_secrets};
 use ringfence::router::Router;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -262,8 +263,12 @@ fn unreadable(mut error: clap::Error, json: bool) -> ExitCode {
         return Failed::usage(error.render().to_string().trim_end()).report(Format::Json);
     }
     // It goes to whichever stream fits. A stream that is closed has nobody to tell.
-    let _ = error.print();
-    if is_answer { Exit::Done.into() } else { Exit::Usage.into() }
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        Err(why) if is_answer => Failed::from(why).report(Format::Table),
+        _ if is_answer => Exit::Done.into(),
+        _ => Exit::Usage.into(),
+    }
 }
 
 /// Whether a command line that cannot be read asks for JSON: its error is shown in JSON then.

@@ -126,13 +126,14 @@ pub(crate) struct Progress<W: io::Write = io::Stderr> {
     terminal: bool,
     shown: Option<String>,
     step: Option<u64>,
+    held: Option<String>,
 }
 
 impl Progress {
     pub(crate) fn new() -> Progress {
         let to = io::stderr();
         let terminal = to.is_terminal();
-        Progress { to, terminal, shown: None, step: None }
+        Progress { to, terminal, shown: None, step: None, held: None }
     }
 }
 
@@ -158,6 +159,17 @@ impl<W: io::Write> Progress<W> {
         if self.step.take().is_some() {
             let _ = writeln!(self.to, "{}", plain(&line));
         }
+    }
+
+    /// It does not go on, and why: said once, and again when that is something else.
+    pub(crate) fn hold(&mut self, line: String) {
+        if self.terminal {
+            return self.redraw(line);
+        }
+        if self.held.as_ref() != Some(&line) {
+            let _ = writeln!(self.to, "{}", plain(&line));
+        }
+        self.held = Some(line);
     }
 
     /// Back to the beginning of the line, and nothing after it is left.
@@ -218,7 +230,7 @@ mod tests {
 
     fn told(terminal: bool) -> String {
         let mut to = Vec::new();
-        let mut progress = Progress { to: &mut to, terminal, shown: None, step: None };
+        let mut progress = Progress { to: &mut to, terminal, shown: None, step: None, held: None };
         for done in 0..=100 {
             progress.show(done, 100, "partitions gone");
             progress.show(done, 100, "partitions gone");
@@ -249,9 +261,24 @@ mod tests {
     }
 
     #[test]
+    fn why_it_does_not_go_on_is_said_once() {
+        let mut to = Vec::new();
+        let mut progress = Progress { to: &mut to, terminal: false, shown: None, step: None, held: None };
+        for why in ["frozen", "frozen", "the brake", "frozen"] {
+            progress.hold(why.to_owned());
+        }
+        drop(progress);
+        assert_eq!(to, b"frozen\nthe brake\nfrozen\n");
+    }
+
+    #[test]
     fn nothing_to_wait_for_is_done() {
         let mut to = Vec::new();
-        Progress { to: &mut to, terminal: false, shown: None, step: None }.show(0, 0, "partitions gone");
+        Progress { to: &mut to, terminal: false, shown: None, step: None, held: None }.show(
+            0,
+            0,
+            "partitions gone",
+        );
         assert_eq!(to, b"0/0 partitions gone\n");
     }
 }

@@ -22,8 +22,8 @@ const LINES: usize = 10;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The exit code is 1 when somebody is needed: nobody leads or no coordinator answers, a node cannot be reached, partitions
-have no owner or their owners' tasks fail, the leader is sick, a keyspace cannot be planned, or repairs are slowed down
-by the brake. Moves and workers that have been silent for less than their TTL are shown, and need nobody.
+have no owner or their owners' tasks fail, owners have the wrong labels and nobody else takes partitions, the leader is
+sick, a keyspace cannot be planned, or repairs are slowed down by the brake. Moves and workers that have been silent for less than their TTL are shown, and need nobody.
 
 Example:
   ringfence status || page-somebody")]
@@ -47,6 +47,8 @@ struct StatusShape {
     suspected: Option<Vec<WorkerShape>>,
     /// Why repairs are slowed down.
     brake: Option<String>,
+    /// Keyspaces whose partitions have to go and nobody may take.
+    misplaced: Option<Vec<String>>,
     /// Keyspaces that gave up exclusive leases for speed.
     fence_takeover: Option<Vec<String>>,
     /// Keyspaces whose partitions are being split.
@@ -137,7 +139,8 @@ async fn without_leader(admin: &Admin, error: ringfence::Error) -> Result<(Statu
     let Ok(status) = admin.cluster_status().await else { return Err(error.into()) };
     let shape = StatusShape {
         needs_somebody: true,
-        reasons: std::iter::once(error.to_string()).chain(some(&status.removed)).collect(),
+        // Whether the others have a leader a node that was removed cannot tell.
+        reasons: vec![some(&status.removed).unwrap_or_else(|| error.to_string())],
         cluster: (&status).into(),
         counts: None,
         ownerless: None,
@@ -145,6 +148,7 @@ async fn without_leader(admin: &Admin, error: ringfence::Error) -> Result<(Statu
         failing: None,
         suspected: None,
         brake: None,
+        misplaced: None,
         fence_takeover: None,
         splitting: None,
     };
@@ -189,6 +193,7 @@ fn shape_of(health: &Health, splitting: Vec<SplittingShape>) -> StatusShape {
         failing: Some((&health.failing).into()),
         suspected: Some(health.suspected.iter().map(WorkerShape::from).collect()),
         brake: Some(health.brake.clone()).filter(|brake| !brake.is_empty()),
+        misplaced: Some(health.misplaced.clone()),
         fence_takeover: Some(health.fence_takeover.iter().map(ToString::to_string).collect()),
         splitting: Some(splitting),
     }
@@ -225,6 +230,7 @@ fn reasons(health: &Health) -> Vec<String> {
         }
         reasons.push(text);
     }
+    reasons.extend(health.misplaced.iter().cloned());
     if !health.sick.is_empty() {
         let leader = health.cluster.leader.map_or("?".to_owned(), |id| id.get().to_string());
         reasons.push(format!("node {leader}, which leads, works badly: {}", health.sick));

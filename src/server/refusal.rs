@@ -6,10 +6,11 @@
 //! The match is exhaustive on purpose: whoever adds a refusal decides here what a client is to do about it.
 
 use crate::context::Context;
+use crate::placement::whose;
 use ringfence_api::Failure;
 use ringfence_api::convert::Owner;
 use ringfence_core::ids::{KeyspaceId, PartitionKey, SessionId};
-use ringfence_core::state::{Partition, Refused, State, Subject};
+use ringfence_core::state::{Partition, Refused, State};
 
 /// The failure to answer with when the state, as it is applied here now, has refused a command.
 pub fn to_failure(context: &Context, why: &Refused) -> Failure {
@@ -73,15 +74,14 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
         )),
         Refused::Limit { .. } => Failure::limit(why),
         Refused::NoKeyspaces | Refused::Policy(_) | Refused::PartitionWeight(_) => Failure::invalid(why),
-        Refused::WorkerLives { .. } | Refused::PlanRunning(_) | Refused::PlanOutOfOrder(_) => {
-            Failure::refused(why)
-        }
+        Refused::PlanRunning(plan) => Failure::refused(whose::running(*plan, state)),
+        Refused::WorkerLives { .. } | Refused::PlanOutOfOrder(_) => Failure::refused(why),
         Refused::NoSuchMove(key) => Failure::refused(format_args!(
             "the plan moves partition {} away from a worker that does not own it, or to the one that does; plan again",
             partition(*key, state)
         )),
         Refused::PlanNotRunning(_) => Failure::refused(why),
-        Refused::Frozen(what) => Failure::refused(frozen(what, state)),
+        Refused::Frozen(what) => Failure::refused(whose::frozen(what, state)),
         Refused::PlanNotOpen { .. } => Failure::refused(why),
         Refused::NoSuchPlan(_) | Refused::NoSuchDirective(_) => Failure::not_found(why),
         Refused::SplitUnderWay(id) => Failure::refused(format_args!(
@@ -115,17 +115,6 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
     }
 }
 
-/// That something is frozen, and what to do about it.
-pub fn frozen(what: &Subject, state: &State) -> String {
-    let name = match what {
-        Subject::Cluster => "the cluster".to_owned(),
-        Subject::Keyspace(id) => format!("keyspace {}", keyspace(*id, state)),
-        Subject::Partition(key) => format!("partition {}", partition(*key, state)),
-        Subject::Worker(worker) => format!("worker {worker}"),
-    };
-    format!("{name} is frozen: no planned move begins there; unfreeze it first")
-}
-
 /// `orders/17`, as people know a partition.
 pub fn partition(key: PartitionKey, state: &State) -> String {
     format!("{}/{}", keyspace(key.keyspace, state), key.partition.get())
@@ -146,7 +135,7 @@ mod tests {
     use ringfence_api::error::ErrorKind;
     use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId};
     use ringfence_core::placement::PartitionCount;
-    use ringfence_core::state::{Command, EndReason, Entry, Policy};
+    use ringfence_core::state::{Command, EndReason, Entry, Policy, Subject};
 
     fn with_orders() -> State {
         let mut state = State::new();

@@ -57,6 +57,17 @@ fn f105_a_change_whose_answer_cannot_be_written_says_that_it_was_made() {
 }
 
 #[test]
+fn f105_help_that_cannot_be_written_is_a_failure_and_nobody_who_reads_it_is_none() {
+    let cluster = Cluster::dev();
+    for args in [&["--help"][..], &["rebalance", "apply", "--help"], &["--version"]] {
+        let said = full(&cluster, args);
+        assert!(said.code == 1 && said.err.contains("No space left"), "{args:?}: {said:?}");
+        let said = closed(&cluster, args);
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{args:?}: {said:?}");
+    }
+}
+
+#[test]
 fn f105_a_reader_that_went_away_is_no_failure_of_a_change() {
     let cluster = Cluster::dev();
     let said = closed(&cluster, &["worker", "cordon", "w7"]);

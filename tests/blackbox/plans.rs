@@ -245,3 +245,185 @@ fn a_plan_says_why_a_move_ended_elsewhere() {
     assert_ne!(grant["directive"]["by"], "ada", "{grant}");
     drop(fleet);
 }
+
+/// What would be passed over and what would wait is said before anything is done; whoever waits is told for what, and who can
+/// end it; and of a plan that was cancelled nothing waits.
+#[test]
+fn what_stands_in_the_way_of_a_plan_is_said_before_and_while_it_waits() {
+    let cluster = Cluster::dev();
+    let fleet = lopsided(&cluster);
+    let file = cluster.dir().join("orders.plan");
+    let file = file.to_str().unwrap();
+    let plan = cluster.run(&["rebalance", "plan", KEYSPACE, "--save", file]).done();
+    let first = format!("{KEYSPACE}/{}", plan["moves"][0]["partition"]);
+    let dry = || cluster.run(&["rebalance", "apply", file, "--dry-run"]).done();
+    assert_eq!(dry()["obstacles"], json!([]));
+
+    // The target was taken out, in two ways; both are named.
+    assert_eq!(result(&cluster, &["worker", "drain", "w2", "--yes"]), "changed");
+    assert_eq!(result(&cluster, &["worker", "cordon", "w2"]), "changed");
+    let told = dry();
+    let obstacle = &told["obstacles"][0];
+    assert_eq!((&obstacle["becomes"], &obstacle["moves"]), (&"passed_over".into(), &2.into()), "{told}");
+    let why = obstacle["why"].as_str().unwrap();
+    assert!(why.contains("undrain") && why.contains("uncordon"), "{told}");
+    let screen = crate::harness::run(&cluster.endpoints, &["rebalance", "apply", file, "--dry-run"]);
+    assert!(screen.out.starts_with("0 of 2 partitions") && screen.out.contains("passed over"), "{screen:?}");
+    let moved = cluster.run(&["partition", "move", &first, "--to", "w2"]);
+    refused(&moved, 1, "refused", "undrain");
+    refused(&moved, 1, "refused", "uncordon");
+    let explained = cluster.run(&["partition", "explain", &first]).done();
+    let why = explained["others"][0]["why"].as_str().unwrap();
+    assert!(why.contains("undrain") && why.contains("uncordon"), "{explained}");
+    for verb in ["undrain", "uncordon"] {
+        assert_eq!(result(&cluster, &["worker", verb, "w2"]), "changed");
+    }
+
+    // One is pinned where it is.
+    assert_eq!(result(&cluster, &["partition", "pin", &first, "--to", "w1", "--by", "eve"]), "changed");
+    let told = dry();
+    let obstacle = &told["obstacles"][0];
+    assert_eq!((&obstacle["becomes"], &obstacle["moves"]), (&"passed_over".into(), &1.into()), "{told}");
+    assert!(obstacle["why"].as_str().unwrap().contains("pinned to worker w1"), "{told}");
+    assert_eq!(result(&cluster, &["partition", "unpin", &first]), "changed");
+
+    // All of it is held, by somebody.
+    let freeze = ["freeze", "keyspace", KEYSPACE, "--by", "bob", "--reason", "incident 42"];
+    assert_eq!(result(&cluster, &freeze), "changed");
+    let told = dry();
+    let obstacle = &told["obstacles"][0];
+    assert_eq!((&obstacle["becomes"], &obstacle["moves"]), (&"waits".into(), &2.into()), "{told}");
+    let by_bob = |why: &str| {
+        ["keyspace orders is frozen", "bob", "incident 42", "ringfence unfreeze keyspace orders"]
+            .iter()
+            .all(|part| why.contains(part))
+    };
+    assert!(by_bob(obstacle["why"].as_str().unwrap()), "{told}");
+    let waited =
+        cluster.run(&["rebalance", "apply", file, "--yes", "--wait", "--timeout", "2s", "--by", "ada"]);
+    refused(&waited, 1, "timeout", "incident 42");
+    assert!(by_bob(&waited.err), "{waited:?}");
+    let held = last(&cluster);
+    assert!(by_bob(held["held"][0].as_str().unwrap()), "{held}");
+    assert!(by_bob(held["moves"][0]["why"].as_str().unwrap()), "{held}");
+
+    // The other operator is told whose plan it is, and when it was applied.
+    let id = held["plan"].to_string();
+    let other = cluster.run(&["rebalance", "apply", file, "--yes", "--by", "carol"]);
+    refused(&other, 1, "refused", &format!("plan {id} is being carried out; it was applied by ada at 2"));
+
+    assert_eq!(result(&cluster, &["rebalance", "cancel"]), "cancelled");
+    let cancelled = last(&cluster);
+    let counts = (&cancelled["stage"], &cancelled["waiting"], &cancelled["cancelled"]);
+    assert_eq!(counts, (&"cancelled".into(), &0.into(), &2.into()), "{cancelled}");
+    assert!(cancelled["moves"].as_array().unwrap().iter().all(|m| m["step"] == "cancelled"), "{cancelled}");
+    assert_eq!(owned_by(&cluster, "w1"), 4);
+
+    // Named with the letter of an index, it is the same plan; and it has moved nothing.
+    for name in [id.clone(), format!("i{id}")] {
+        let undo = cluster.run(&["rebalance", "undo", &name, "--yes"]);
+        refused(&undo, 1, "refused", &format!("plan {id} has moved nothing"));
+    }
+    refused(&cluster.run(&["rebalance", "undo", "p1", "--yes"]), 2, "usage", "such as 330");
+
+    // What it is that is frozen.
+    assert_eq!(result(&cluster, &["unfreeze", "keyspace", KEYSPACE]), "changed");
+    assert_eq!(result(&cluster, &["freeze", "cluster", "--yes", "--by", "bob"]), "changed");
+    let explained = cluster.run(&["partition", "explain", &first]).done();
+    let hold = explained["holds"][0].as_str().unwrap();
+    assert!(hold.starts_with("the cluster is frozen, by bob") && !hold.contains("keyspace"), "{explained}");
+    assert_eq!(result(&cluster, &["partition", "pin", &first, "--to", "w2"]), "changed");
+    let planned = cluster.run(&["rebalance", "plan", KEYSPACE]).done();
+    let obstacles = planned["obstacles"].to_string();
+    assert!(obstacles.contains("the cluster is frozen") && !obstacles.contains("keyspace"), "{planned}");
+    drop(fleet);
+}
+
+/// A plan that was made before the cluster was restored from a copy says so in its lineage.
+#[test]
+fn a_plan_of_another_life_of_the_cluster_is_refused() {
+    let cluster = Cluster::dev();
+    let fleet = lopsided(&cluster);
+    let file = cluster.dir().join("orders.plan");
+    let file = file.to_str().unwrap();
+    cluster.run(&["rebalance", "plan", KEYSPACE, "--save", file]).done();
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut other: Value = serde_json::from_str(&text).unwrap();
+    let lineage: u64 = other["lineage"].as_str().unwrap().parse().unwrap();
+    other["lineage"] = (lineage ^ 1).to_string().into();
+    std::fs::write(file, other.to_string()).unwrap();
+    for sure in ["--dry-run", "--yes"] {
+        refused(&cluster.run(&["rebalance", "apply", file, sure]), 1, "refused", "was restored since");
+    }
+    assert_eq!(cluster.run(&["rebalance", "status"]).done()["plans"], json!([]));
+    drop(fleet);
+}
+
+/// A pin goes before a move; one that cannot be met is told with it, and what is explained does not hide it.
+#[test]
+fn a_pinned_partition_is_not_moved_away_and_what_is_explained_names_its_pin() {
+    let cluster = Cluster::dev();
+    let fleet = lopsided(&cluster);
+    assert_eq!(result(&cluster, &["partition", "pin", "orders/0", "--to", "w1", "--by", "ada"]), "changed");
+    let away = ["partition", "move", "orders/0", "--to", "w2"];
+    for args in [&away[..], &[&away[..], &["--dry-run"]].concat()] {
+        let ran = cluster.run(args);
+        refused(&ran, 1, "refused", "partition orders/0 is pinned to worker w1, by ada");
+        refused(&ran, 1, "refused", "ringfence partition unpin orders/0");
+    }
+    assert_eq!(result(&cluster, &["partition", "move", "orders/0", "--to", "w1"]), "unchanged");
+    let explained = cluster.run(&["partition", "explain", "orders/0"]).done();
+    assert_eq!((&explained["pin"], &explained["because"]), (&"w1".into(), &"it is pinned there".into()));
+
+    // Its worker may have nothing: the move is made, and it is said what comes after.
+    assert_eq!(result(&cluster, &["partition", "pin", "orders/1", "--to", "w7", "--by", "ada"]), "changed");
+    let away = ["partition", "move", "orders/1", "--to", "w2"];
+    for args in [&[&away[..], &["--dry-run"]].concat()[..], &[&away[..], &["--wait"]].concat()] {
+        let moved = cluster.run(args).done();
+        let note = moved["note"].as_str().unwrap_or_else(|| panic!("{moved}"));
+        assert!(note.contains("pinned to worker w7, by ada") && note.contains("unpinned"), "{moved}");
+    }
+    cluster.all_ready(KEYSPACE);
+    let explained = cluster.run(&["partition", "explain", "orders/1"]).done();
+    assert_eq!(explained["pin"], "w7", "{explained}");
+    assert!(
+        explained["holds"].to_string().contains("pinned to worker w7, which has no session"),
+        "{explained}"
+    );
+
+    // It may have it now, and a freeze keeps it away.
+    assert_eq!(result(&cluster, &["freeze", "partition", "orders/2"]), "changed");
+    assert_eq!(result(&cluster, &["partition", "pin", "orders/2", "--to", "w2"]), "changed");
+    let explained = cluster.run(&["partition", "explain", "orders/2"]).done();
+    assert!(explained["because"].as_str().unwrap().contains("pinned to worker w2"), "{explained}");
+    assert!(explained["holds"].to_string().contains("goes there when"), "{explained}");
+
+    // To the present owner there is nothing to do, whatever is frozen.
+    for freeze in [["partition", "orders/2"], ["worker", "w1"], ["keyspace", KEYSPACE]] {
+        cluster.run(&[&["freeze"], &freeze[..]].concat()).done();
+        assert_eq!(
+            result(&cluster, &["partition", "move", "orders/2", "--to", "w1"]),
+            "unchanged",
+            "{freeze:?}"
+        );
+    }
+    drop(fleet);
+}
+
+/// Nobody has the label that is asked for: what is owned has to go, and nobody may take it.
+#[test]
+fn somebody_is_needed_where_no_worker_has_the_label_that_a_keyspace_asks_for() {
+    let cluster = Cluster::dev();
+    let fleet = lopsided(&cluster);
+    cluster.all_ready(KEYSPACE);
+    wait_for("nobody is needed", || (cluster.run(&["status"]).code == 0).then_some(()));
+    assert_eq!(result(&cluster, &["keyspace", "update", KEYSPACE, "--label", "disk=ssd"]), "updated");
+    let status = cluster.run(&["status"]);
+    assert_eq!((status.code, &status.json()["needs_somebody"]), (1, &true.into()), "{status:?}");
+    let misplaced = status.json()["misplaced"][0].as_str().unwrap().to_owned();
+    assert!(misplaced.contains("4 partitions of keyspace orders"), "{misplaced}");
+    assert!(misplaced.contains("the labels of all workers"), "{misplaced}");
+    assert_eq!(result(&cluster, &["keyspace", "update", KEYSPACE, "--no-labels"]), "updated");
+    wait_for("nobody is needed", || (cluster.run(&["status"]).code == 0).then_some(()));
+    drop(fleet);
+}

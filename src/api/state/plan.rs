@@ -108,6 +108,7 @@ pub(super) fn skip_to_wire(why: SkipReason) -> i32 {
         SkipReason::MovedOn => v1::PlanSkip::MovedOn,
         SkipReason::TargetGone => v1::PlanSkip::TargetGone,
         SkipReason::Frozen => v1::PlanSkip::Frozen,
+        SkipReason::Pinned => v1::PlanSkip::Pinned,
     };
     wire.into()
 }
@@ -117,6 +118,7 @@ pub(super) fn skip_from_wire(field: &str, number: i32) -> Result<SkipReason, Inv
         Ok(v1::PlanSkip::MovedOn) => Ok(SkipReason::MovedOn),
         Ok(v1::PlanSkip::TargetGone) => Ok(SkipReason::TargetGone),
         Ok(v1::PlanSkip::Frozen) => Ok(SkipReason::Frozen),
+        Ok(v1::PlanSkip::Pinned) => Ok(SkipReason::Pinned),
         Ok(v1::PlanSkip::Unspecified) | Err(_) => Err(checked::unknown_value(field, number)),
     }
 }

@@ -28,6 +28,8 @@ struct ExplanationShape {
     load: Option<u32>,
     /// Who says so.
     load_source: Option<String>,
+    /// The worker that it is pinned to.
+    pin: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -52,6 +54,7 @@ impl From<&Explanation> for ExplanationShape {
             directives: from.directives.iter().map(Into::into).collect(),
             load: from.load.as_ref().map(|(load, _)| *load),
             load_source: from.load.as_ref().map(|(_, source)| source.clone()),
+            pin: from.pin.as_ref().map(ToString::to_string),
         }
     }
 }
@@ -95,6 +98,7 @@ fn text(partition: &PartitionArg, told: &Explanation) -> String {
         ("owner", owner.map(|owner| owner.worker.to_string()).unwrap_or_default()),
         ("moves to", told.partition.moving.as_ref().map(|(to, _)| to.to_string()).unwrap_or_default()),
         ("home", told.home.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ("pinned to", told.pin.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("because", told.because.clone()),
         ("load", told.load.as_ref().map_or(String::new(), |(load, source)| format!("{load} ({source})"))),
     ]);

@@ -162,11 +162,13 @@ struct DoneShape {
     from_epoch: Option<u64>,
     /// The epoch of the new owner, when it was waited for.
     epoch: Option<u64>,
+    /// What may take it away from there again.
+    note: Option<String>,
 }
 
 impl DoneShape {
     fn new(result: &'static str) -> DoneShape {
-        DoneShape { result, move_id: None, from_epoch: None, epoch: None }
+        DoneShape { result, move_id: None, from_epoch: None, epoch: None, note: None }
     }
 }
 
@@ -205,6 +207,7 @@ async fn move_it(common: &Common, partition: &PartitionArg, to: &WorkerId, wait:
         let shape = DoneShape {
             move_id: plan.move_id.map(MoveId::get),
             from_epoch: plan.from_epoch.map(Epoch::get),
+            note: plan.note.clone(),
             ..DoneShape::new(planned(plan.changes))
         };
         let would = match (plan.changes, plan.move_id, plan.from_epoch) {
@@ -213,7 +216,9 @@ async fn move_it(common: &Common, partition: &PartitionArg, to: &WorkerId, wait:
             (false, Some(_), _) => "is on its way to",
             (false, None, _) => "is with",
         };
-        common.output().show(&shape, || format!("partition {partition} {would} {to}; nothing was done\n"))?;
+        common.output().show(&shape, || {
+            format!("partition {partition} {would} {to}; nothing was done\n{}", noted(&plan.note))
+        })?;
         return Ok(Exit::Done);
     }
     // Followed from before the move, so that no owner in between is missed.
@@ -222,6 +227,7 @@ async fn move_it(common: &Common, partition: &PartitionArg, to: &WorkerId, wait:
     let mut shape = DoneShape {
         move_id: started.move_id.map(MoveId::get),
         from_epoch: started.from_epoch.map(Epoch::get),
+        note: started.note.clone(),
         ..DoneShape::new(if started.move_id.is_some() { "started" } else { "unchanged" })
     };
     let mut sentence = match started.move_id {
@@ -229,15 +235,20 @@ async fn move_it(common: &Common, partition: &PartitionArg, to: &WorkerId, wait:
         None => format!("partition {partition} is with {to} already, or was granted to it at once"),
     };
     if let Some(router) = router {
-        let owner = wait_for_owner(&router, partition, to, started, common).await?;
+        let owner = wait_for_owner(&router, partition, to, &started, common).await?;
         shape.epoch = Some(owner.epoch().get());
         sentence = format!("partition {partition} is with {to} under {}, ready", owner.epoch());
         if started.move_id.is_some() {
             shape.result = "moved";
         }
     }
-    common.output().changed(shape.result, &shape, || sentence + "\n")?;
+    common.output().changed(shape.result, &shape, || sentence + "\n" + &noted(&started.note))?;
     Ok(Exit::Done)
+}
+
+/// What may take a partition away again from where it was moved.
+fn noted(note: &Option<String>) -> String {
+    note.as_ref().map_or(String::new(), |note| format!("note: {}\n", crate::text::plain(note)))
 }
 
 /// Waits until the move is over: the partition has a higher epoch than the one that is drained, and its owner is ready.
@@ -245,7 +256,7 @@ async fn wait_for_owner(
     router: &Router,
     partition: &PartitionArg,
     to: &WorkerId,
-    started: MoveStarted,
+    started: &MoveStarted,
     common: &Common,
 ) -> Result<Owner, Failed> {
     let owner_in = |view: &View| {
@@ -407,7 +418,7 @@ mod tests {
         );
         assert_eq!(
             json(&DoneShape::new("unchanged")).unwrap(),
-            r#"{"result":"unchanged","move":null,"from_epoch":null,"epoch":null}"#
+            r#"{"result":"unchanged","move":null,"from_epoch":null,"epoch":null,"note":null}"#
         );
     }
 

@@ -1,5 +1,6 @@
 //! Approving a plan, and the way back.
 
+use super::hindrances::{self, HindranceShape};
 use super::plan;
 use super::saved::SavedPlan;
 use crate::args::Common;
@@ -48,6 +49,8 @@ struct AppliedShape {
     arriving: Option<usize>,
     /// What may take it back.
     warning: Option<String>,
+    /// What stood in the way of some of the moves when they were put, or would be; `null` when none were.
+    obstacles: Option<Vec<HindranceShape>>,
     /// Of an undo that would stop its plan first: how many moves of that would not begin. Told in words only.
     #[serde(skip)]
     stops: Option<u32>,
@@ -84,6 +87,7 @@ impl AppliedShape {
             left: None,
             arriving: None,
             warning: None,
+            obstacles: None,
             stops: None,
         }
     }
@@ -117,8 +121,14 @@ impl AppliedShape {
                     ),
                     _ => String::new(),
                 };
+                let all = self.obstacles.as_deref().unwrap_or_default();
+                let of = match hindrances::passed_over(all) {
+                    0 => moves.to_string(),
+                    passed_over => format!("{} of {moves}", moves.saturating_sub(passed_over)),
+                };
                 format!(
-                    "{stops}{moves} partitions of keyspace {keyspace} would move{arriving}{left}; nothing was done\n"
+                    "{stops}{of} partitions of keyspace {keyspace} would move{arriving}{left}; nothing was done\n{}",
+                    hindrances::text(all)
                 )
             }
             "done" => {
@@ -287,22 +297,27 @@ async fn put(
         return Ok(exit);
     }
     // By the judgement of the approval itself: what that refuses is not worth a question, and refused here.
-    admin.check_proposal(proposal).await?;
+    let obstacles: Vec<HindranceShape> =
+        admin.check_proposal(proposal).await?.iter().map(Into::into).collect();
     let warning = not_for_long(admin, proposal).await?;
     if let Some(warning) = &warning {
         // Whoever closed it does not want to hear it.
         let _ = writeln!(io::stderr(), "warning: {}", text::plain(warning));
     }
     if who.dry_run {
-        let shape = AppliedShape { left, arriving, warning, stops, ..AppliedShape::of("planned", proposal) };
+        let obstacles = Some(obstacles);
+        let of = AppliedShape::of("planned", proposal);
+        let shape = AppliedShape { left, arriving, warning, obstacles, stops, ..of };
         output.changed(shape.result, &shape, || shape.sentence())?;
         return Ok(exit);
     }
+    hindrances::warn(&obstacles);
     sure.ask(&question(proposal))?;
     let plan = admin.approve(proposal).await?;
     let plan_number = Some(plan.get());
-    let mut shape =
-        AppliedShape { plan: plan_number, left, arriving, warning, ..AppliedShape::of("approved", proposal) };
+    let obstacles = Some(obstacles);
+    let of = AppliedShape::of("approved", proposal);
+    let mut shape = AppliedShape { plan: plan_number, left, arriving, warning, obstacles, ..of };
     if wait {
         let (over, elsewhere) =
             until_over(async |with_moves| admin.plans(with_moves).await, plan, common.wait()).await?;
@@ -420,8 +435,11 @@ async fn until_over(
 
 /// Shows how far a plan is.
 fn far(plan: &ApprovedPlan, progress: &mut Progress) {
-    let ApprovedPlan { begun, size, moving, stage, .. } = plan;
+    let ApprovedPlan { begun, size, moving, stage, held, .. } = plan;
     match stage {
+        PlanStage::Running if !held.is_empty() => {
+            progress.hold(format!("{begun}/{size} moves begun, and the others wait: {}", held.join("; ")));
+        }
         PlanStage::Open | PlanStage::Running => {
             progress.show((*begun).into(), (*size).into(), "moves begun");
         }
@@ -445,8 +463,10 @@ fn unfinished(plan: LogIndex, last: Option<&ApprovedPlan>, limit: Duration) -> S
     let left = last.map_or(String::new(), |last| {
         format!(": {} moves have not begun, and {} are still on their way", last.waiting, last.moving)
     });
+    let held = last.map_or(&[][..], |last| &last.held);
+    let held = if held.is_empty() { String::new() } else { format!("; they wait: {}", held.join("; ")) };
     format!(
-        "plan {} is not done after {after}{left}; it goes on, and `ringfence rebalance status --moves` says how far it is",
+        "plan {} is not done after {after}{left}{held}; it goes on, and `ringfence rebalance status --moves` says how far it is",
         plan.get()
     )
 }
@@ -500,7 +520,8 @@ mod tests {
             arrives: false,
         };
         let keyspace = KeyspaceName::new("orders").unwrap();
-        Proposal { keyspace, moves: moves.iter().map(one).collect(), undoes: None, revision: None }
+        let moves = moves.iter().map(one).collect();
+        Proposal { keyspace, moves, undoes: None, revision: None, lineage: None }
     }
 
     #[test]
@@ -514,9 +535,28 @@ mod tests {
             json(&shape).unwrap(),
             r#"{"result":"approved","plan":77,"undoes":null,"keyspace":"orders","moves":1,"begun":null,"#
                 .to_owned()
-                + r#""skipped":null,"elsewhere":null,"left":1,"arriving":null,"warning":null}"#
+                + r#""skipped":null,"elsewhere":null,"left":1,"arriving":null,"warning":null,"obstacles":null}"#
         );
         assert!(shape.sentence().contains("1 more have moved on"));
+    }
+
+    #[test]
+    fn whoever_waited_in_vain_is_told_what_the_plan_waits_for() {
+        use ringfence_api::v1;
+        let mut plan = ApprovedPlan::try_from(v1::ApprovedPlan {
+            plan: 7,
+            stage: v1::PlanStage::Running.into(),
+            size: 2,
+            waiting: 2,
+            held: vec!["keyspace orders is frozen, by ada".to_owned()],
+            ..Default::default()
+        })
+        .unwrap();
+        let limit = Duration::from_secs(10);
+        let told = unfinished(plan.id, Some(&plan), limit);
+        assert!(told.contains("2 moves have not begun") && told.contains("frozen, by ada"), "{told}");
+        plan.held.clear();
+        assert!(!unfinished(plan.id, Some(&plan), limit).contains("they wait"));
     }
 
     #[test]

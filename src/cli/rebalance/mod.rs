@@ -6,11 +6,13 @@
 //! | `plan` | a plan as it would be |
 //! | `saved` | a plan in a file, for whoever reviews it |
 //! | `apply` | approving a plan, and the way back |
+//! | `hindrances` | what stands in the way of moves that are to be approved |
 //! | `brake` | letting the brake go |
 //! | `status` | how far approved plans are |
 
 mod apply;
 mod brake;
+mod hindrances;
 mod plan;
 mod saved;
 mod status;
@@ -63,7 +65,8 @@ Examples:
     /// Approve a plan: the coordinator carries it out within the keyspace's budget, whoever leads
     #[command(group = ArgGroup::new("which").required(true).args(["file", "keyspace"]), after_help = "\
 A plan is refused when any partition of its keyspace was granted since it was made; plan again then. One plan is carried out at a time.
-Moves that have become impossible are passed over, and `rebalance status --moves` says why.
+Moves that have become impossible are passed over, and `rebalance status --moves` says why; what is known of that before, and what
+the others wait for, is said by --dry-run, and on standard error.
 
 With --wait the exit code is 0 when every move has been made, and 1 when the plan was cancelled, some were passed over, or some ended
 at another worker.")]
@@ -88,6 +91,7 @@ A plan that is being carried out is cancelled first. What is still on its way is
 Said again when the first has ended, it takes back what is left. To undo an undo, by its number, is to make the plan's moves again.")]
     Undo {
         /// The plan, by its number; `rebalance status` shows the last two
+        #[arg(value_parser = plan_number)]
         plan: Option<u64>,
         /// Wait until every move has been made
         #[arg(long)]
@@ -144,6 +148,12 @@ Example:
     Simulate(Box<simulate::SimulateArgs>),
 }
 
+/// `330`, and `i330` as logs write an index.
+fn plan_number(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix('i').unwrap_or(text);
+    number.parse().map_err(|_| "a plan is named by its number, such as 330".to_owned())
+}
+
 /// Runs `ringfence rebalance`.
 pub(crate) async fn run(args: RebalanceArgs) -> Outcome {
     let common = &args.common;
@@ -163,5 +173,18 @@ pub(crate) async fn run(args: RebalanceArgs) -> Outcome {
         Verb::ReleaseBrake { who, sure } => brake::release(common, &who, sure).await,
         Verb::Simulate(args) => simulate::run(common.output(), &args),
         Verb::Resume { keyspace, who } => keyspace_or_all(common, keyspace.as_ref(), false, &who, None).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plan_number;
+
+    #[test]
+    fn a_plan_is_named_by_its_number_with_or_without_the_letter_of_an_index() {
+        assert_eq!((plan_number("330"), plan_number("i330")), (Ok(330), Ok(330)));
+        for bad in ["", "i", "ii3", "-1", "p3", "330i"] {
+            assert!(plan_number(bad).unwrap_err().contains("such as 330"), "{bad}");
+        }
     }
 }

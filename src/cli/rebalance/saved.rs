@@ -1,9 +1,9 @@
 //! A plan in a file, between the one who made it and the one who applies it.
 //!
 //! It is JSON, for people to read and for programs to make. What is read is held against every rule before anything of it is
-//! sent: the file may have been cut short, edited, or made by another version or for another cluster. Its revision and
-//! its epochs are what keeps it from being applied to another map: a keyspace that was created again, and a cluster that
-//! was restored, have higher ones.
+//! sent: the file may have been cut short, edited, or made by another version or for another cluster. Its lineage, its
+//! revision and its epochs are what keeps it from being applied to another map: a cluster that was restored has another
+//! lineage, and a keyspace that was created again higher epochs. The coordinator compares them.
 
 use crate::exit::Failed;
 use ringfence::admin::{Plan, Proposal, ProposedMove};
@@ -147,8 +147,9 @@ impl SavedPlan {
         if !moves.is_sorted_by(|a, b| a.partition < b.partition) {
             return Err("its moves are not ascending by partition".to_owned());
         }
-        let revision = Some(Revision::new(self.revision));
-        Ok((cluster, Proposal { keyspace, moves, undoes: None, revision }))
+        let lineage: u64 = self.lineage.parse().map_err(|_| "lineage: it is no number".to_owned())?;
+        let (revision, lineage) = (Some(Revision::new(self.revision)), Some(lineage));
+        Ok((cluster, Proposal { keyspace, moves, undoes: None, revision, lineage }))
     }
 }
 
@@ -261,6 +262,7 @@ mod tests {
             (with(&|plan| plan.moves[1].epoch = u64::MAX), "moves[1]: epoch"),
             (with(&|plan| plan.moves[0].to = "w1".to_owned()), "moves[0]: from and to"),
             (with(&|plan| plan.moves[0].from = String::new()), "moves[0]: from"),
+            (with(&|plan| plan.lineage = "-1".to_owned()), "lineage"),
             (with(&|plan| plan.moves.reverse()), "ascending"),
         ] {
             let message = refused(&text);

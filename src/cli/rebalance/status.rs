@@ -25,6 +25,7 @@ struct ApprovedPlanShape {
     /// `open`, `running`, `ending`, `done` or `cancelled`.
     stage: String,
     size: u32,
+    /// How many have not begun, and may.
     waiting: u32,
     begun: u32,
     skipped: u32,
@@ -33,6 +34,10 @@ struct ApprovedPlanShape {
     /// The plan that it undoes.
     undoes: Option<u64>,
     directive: Option<DirectiveShape>,
+    /// How many had not begun when it was cancelled.
+    cancelled: u32,
+    /// What keeps all of it from going on, and what to do.
+    held: Vec<String>,
     /// `null` unless they were asked for.
     moves: Option<Vec<ApprovedMoveShape>>,
 }
@@ -43,11 +48,11 @@ struct ApprovedMoveShape {
     epoch: Option<u64>,
     from: Option<String>,
     to: String,
-    /// `waiting`, `begun` or `skipped`.
+    /// `waiting`, `begun`, `skipped` or `cancelled`.
     step: &'static str,
     /// Where its partition is, when it has begun: `moving`, `there` or `elsewhere`.
     now: Option<&'static str>,
-    /// Why it was passed over, or is elsewhere.
+    /// Why it was passed over, or is elsewhere; what it waits for, unless that is room.
     why: Option<String>,
 }
 
@@ -59,8 +64,9 @@ impl From<&ApprovedMove> for ApprovedMoveShape {
                 ("begun", now, why)
             }
             MoveStep::Skipped(why) => ("skipped", None, Some(why.clone())),
+            MoveStep::Cancelled => ("cancelled", None, None),
             // Or a step of a later version of the SDK, which this program is built with.
-            _ => ("waiting", None, None),
+            _ => ("waiting", None, from.waits_for.clone()),
         };
         ApprovedMoveShape {
             partition: from.partition.get(),
@@ -90,6 +96,10 @@ fn step(planned: &ApprovedMove) -> String {
         (MoveStep::Begun, (Some("moving"), _)) => "begun, not ended".to_owned(),
         (MoveStep::Begun, (Some("there"), _)) => "moved".to_owned(),
         (MoveStep::Begun, (_, Some(why))) => why,
+        (MoveStep::Waiting, _) => match &planned.waits_for {
+            Some(what) => format!("waiting: {what}"),
+            None => MoveStep::Waiting.to_string(),
+        },
         (step, _) => step.to_string(),
     }
 }
@@ -107,6 +117,8 @@ impl ApprovedPlanShape {
             moving: plan.moving,
             undoes: plan.undoes.map(LogIndex::get),
             directive: plan.directive.as_ref().map(Into::into),
+            cancelled: plan.cancelled,
+            held: plan.held.clone(),
             moves: with_moves.then(|| plan.moves.iter().map(Into::into).collect()),
         }
     }
@@ -146,6 +158,7 @@ fn text(plans: &[ApprovedPlan], settings: &Settings, with_moves: bool) -> String
             "BEGUN",
             "NOT ENDED",
             "PASSED OVER",
+            "CANCELLED",
             "BY",
         ]);
         for plan in plans {
@@ -158,10 +171,15 @@ fn text(plans: &[ApprovedPlan], settings: &Settings, with_moves: bool) -> String
                 plan.begun.to_string(),
                 plan.moving.to_string(),
                 plan.skipped.to_string(),
+                plan.cancelled.to_string(),
                 plan.directive.as_ref().map(by).unwrap_or_default(),
             ]);
         }
         text.push_str(&table.text());
+    }
+    for (plan, held) in plans.iter().flat_map(|plan| plan.held.iter().map(move |held| (plan, held))) {
+        text.push_str(&plain(&format!("plan {} waits: {held}", plan.id.get())));
+        text.push('\n');
     }
     if let Some(directive) = &settings.cluster_frozen {
         text.push_str(&plain(&format!("paused everywhere by {}", by(directive))));
@@ -205,6 +223,8 @@ mod tests {
             moving: 1,
             undoes: Some(70),
             directive: None,
+            cancelled: 0,
+            held: vec!["frozen".to_owned()],
             moves: Some(vec![ApprovedMoveShape {
                 partition: 3,
                 epoch: Some(5),
@@ -219,9 +239,45 @@ mod tests {
             json(&shape).unwrap(),
             r#"{"plan":77,"keyspace":"orders","stage":"running","size":2,"waiting":0,"begun":1,"skipped":1,"moving":1,"undoes":70,"#
                 .to_owned()
-                + r#""directive":null,"moves":[{"partition":3,"epoch":5,"from":"w1","to":"w2","step":"skipped","now":null,"#
+                + r#""directive":null,"cancelled":0,"held":["frozen"],"moves":[{"partition":3,"epoch":5,"from":"w1","to":"w2","step":"skipped","now":null,"#
                 + r#""why":"passed over: its owner had changed"}]}"#
         );
+    }
+
+    /// Of a plan that was cancelled nothing waits, and an undo names its plan.
+    #[test]
+    fn a_cancelled_plan_and_an_undo_are_told_as_what_they_are() {
+        use ringfence_api::v1;
+        let step = |partition, step: &str, waits_for: &str| {
+            let wire = v1::ApprovedMove {
+                partition,
+                epoch: 5,
+                from: "w1".to_owned(),
+                to: "w2".to_owned(),
+                step: step.to_owned(),
+                waits_for: waits_for.to_owned(),
+                ..Default::default()
+            };
+            ApprovedMove::try_from(wire).unwrap()
+        };
+        let plan = |plan, undoes, stage: v1::PlanStage, held: &[&str]| {
+            let held = held.iter().map(|held| (*held).to_owned()).collect();
+            let wire =
+                v1::ApprovedPlan { plan, stage: stage.into(), size: 3, undoes, held, ..Default::default() };
+            ApprovedPlan::try_from(wire).unwrap()
+        };
+        let mut cancelled = plan(70, 0, v1::PlanStage::Cancelled, &[]);
+        cancelled.cancelled = 2;
+        cancelled.moves = vec![step(1, "cancelled", ""), step(2, "waiting", "worker w2 is away")];
+        let running = plan(77, 70, v1::PlanStage::Running, &["keyspace orders is frozen"]);
+        let shape = ApprovedMoveShape::from(&cancelled.moves[0]);
+        assert_eq!((shape.step, shape.why), ("cancelled", None));
+        let text = text(&[cancelled, running], &Settings::default(), true);
+        assert!(
+            text.contains("77, undoes 70") && text.contains("plan 77 waits: keyspace orders is frozen"),
+            "{text}"
+        );
+        assert!(text.contains("cancelled\n") && text.contains("waiting: worker w2 is away"), "{text}");
     }
 
     #[test]

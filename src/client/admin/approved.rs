@@ -21,6 +21,20 @@ pub struct Proposal {
     /// The map that they were made from: they are refused when a partition of the keyspace was granted since. `None`:
     /// only the owners of the partitions that move have to be the same.
     pub revision: Option<Revision>,
+    /// The history that the revision belongs to: they are refused when the cluster was restored since. `None`: not compared.
+    pub lineage: Option<u64>,
+}
+
+/// What stands in the way of some moves of a proposal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Hindrance {
+    /// They would be passed over for good; `false`: they would wait until it ends.
+    pub passed_over: bool,
+    /// What it is, and what to do; a sentence. Escaped.
+    pub why: String,
+    /// How many moves.
+    pub moves: usize,
 }
 
 /// One move to be approved.
@@ -66,8 +80,10 @@ pub struct ApprovedPlan {
     pub stage: PlanStage,
     /// How many moves it has.
     pub size: u32,
-    /// How many of them have not begun.
+    /// How many of them have not begun, and may.
     pub waiting: u32,
+    /// How many had not begun when it was cancelled, and will not.
+    pub cancelled: u32,
     /// How many have begun.
     pub begun: u32,
     /// How many were passed over.
@@ -76,6 +92,8 @@ pub struct ApprovedPlan {
     pub moving: u32,
     /// The plan that it undoes.
     pub undoes: Option<LogIndex>,
+    /// What keeps all of it from going on now, a sentence each, with what to do. Escaped.
+    pub held: Vec<String>,
     /// Who approved it; `None` when that is so long ago that it was forgotten.
     pub directive: Option<Directive>,
     /// Its moves, when they were asked for.
@@ -115,6 +133,8 @@ pub struct ApprovedMove {
     /// Where its partition is, when it has begun: `moving` (the new owner is not ready yet), `there`, or in words where it is
     /// instead, and why. Escaped.
     pub now: Option<String>,
+    /// Of one that waits for something else than room: what for, in words. Escaped.
+    pub waits_for: Option<String>,
 }
 
 /// What has become of a move.
@@ -125,6 +145,8 @@ pub enum MoveStep {
     Waiting,
     /// Its partition drains, or has been granted on.
     Begun,
+    /// It had not begun when its plan was cancelled, and does not.
+    Cancelled,
     /// It was passed over, and why. Escaped.
     Skipped(String),
 }
@@ -153,6 +175,7 @@ impl std::fmt::Display for MoveStep {
         f.pad(match self {
             MoveStep::Waiting => "waiting",
             MoveStep::Begun => "begun",
+            MoveStep::Cancelled => "cancelled",
             MoveStep::Skipped(why) => why,
         })
     }
@@ -253,7 +276,13 @@ impl Undo {
             }
         }
         moves.sort_by_key(|back| back.partition);
-        let proposal = Proposal { keyspace: keyspace.clone(), moves, undoes: Some(plan.id), revision: None };
+        let proposal = Proposal {
+            keyspace: keyspace.clone(),
+            moves,
+            undoes: Some(plan.id),
+            revision: None,
+            lineage: None,
+        };
         let by = plan.directive.as_ref().map(|directive| directive.by.clone());
         Undo { plan: plan.id, by, proposal, left }
     }
@@ -341,10 +370,12 @@ impl TryFrom<v1::ApprovedPlan> for ApprovedPlan {
             stage,
             size: wire.size,
             waiting: wire.waiting,
+            cancelled: wire.cancelled,
             begun: wire.begun,
             skipped: wire.skipped,
             moving: wire.moving,
             undoes: Some(LogIndex::new(wire.undoes)).filter(|_| wire.undoes > 0),
+            held: wire.held.iter().map(|what| checked::text(what)).collect(),
             directive: wire.directive.map(Into::into),
             moves: Vec::new(),
         })
@@ -363,9 +394,11 @@ impl TryFrom<v1::ApprovedMove> for ApprovedMove {
             step: match wire.step.as_str() {
                 "waiting" => MoveStep::Waiting,
                 "begun" => MoveStep::Begun,
+                "cancelled" => MoveStep::Cancelled,
                 why => MoveStep::Skipped(checked::text(why)),
             },
             now: Some(checked::text(&wire.now)).filter(|now| !now.is_empty()),
+            waits_for: Some(checked::text(&wire.waits_for)).filter(|what| !what.is_empty()),
         })
     }
 }

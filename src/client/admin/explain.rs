@@ -25,6 +25,8 @@ pub struct Explanation {
     pub others: Vec<WhyNot>,
     /// The directives that bear on it.
     pub directives: Vec<Directive>,
+    /// The worker that it is pinned to.
+    pub pin: Option<WorkerId>,
     /// How much it counts, and who says so, in a few words; `None` when all count alike.
     pub load: Option<(u32, String)>,
 }
@@ -57,6 +59,7 @@ impl TryFrom<v1::ExplainResponse> for Explanation {
             planned: wire.planned.map(planned).transpose()?,
             others: wire.others.into_iter().enumerate().map(why_not).collect::<Result<_, _>>()?,
             directives: wire.directives.into_iter().map(Into::into).collect(),
+            pin: worker_or_none("pin", &wire.pin)?,
             load: (wire.load > 0).then(|| (wire.load, checked::text(&wire.load_source))),
         })
     }

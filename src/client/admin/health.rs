@@ -39,6 +39,8 @@ pub struct Health {
     pub fence_takeover: Vec<KeyspaceName>,
     /// Keyspaces that cannot be planned, each with the reason, at most 100. Their assignments stay as they are.
     pub planning_errors: Vec<String>,
+    /// Keyspaces whose partitions are with workers that may not have them, while no other may: a sentence each, at most 100.
+    pub misplaced: Vec<String>,
     /// Why the leader works badly, such as a disk that takes seconds to flush; empty when it is well.
     pub sick: String,
 }
@@ -109,6 +111,7 @@ impl TryFrom<v1::HealthResponse> for Health {
             brake: wire.brake,
             fence_takeover: wire.fence_takeover.iter().map(name).collect::<Result<_, _>>()?,
             planning_errors: wire.planning_errors,
+            misplaced: wire.misplaced,
             sick: wire.sick,
         })
     }

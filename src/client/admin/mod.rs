@@ -51,7 +51,9 @@ mod split;
 mod tests;
 mod worker;
 
-pub use approved::{ApprovedMove, ApprovedPlan, MoveStep, PlanStage, Proposal, ProposedMove, Undo};
+pub use approved::{
+    ApprovedMove, ApprovedPlan, Hindrance, MoveStep, PlanStage, Proposal, ProposedMove, Undo,
+};
 pub use cluster::{ClusterStatus, Node, NodeRole};
 pub use directives::{Directive, WorkerDetail, WorkerEvent};
 pub use drill::{Drill, DrillMode, DrillPlan, DrillReport, HeldWrite, Verdict};

@@ -30,7 +30,7 @@ impl TryFrom<v1::GetPartitionResponse> for PartitionDetail {
 }
 
 /// A planned move that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MoveStarted {
     /// The move that is in progress; `None` when there was nothing to drain: the worker owned the partition already, or
@@ -38,10 +38,12 @@ pub struct MoveStarted {
     pub move_id: Option<MoveId>,
     /// The epoch that is drained. The move is over when the partition has a higher one.
     pub from_epoch: Option<Epoch>,
+    /// What may take it away from there again: a pin that cannot be met now. Escaped.
+    pub note: Option<String>,
 }
 
 /// What a planned move would do, if it were asked for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WouldMove {
     /// Something would be done. Nothing is when the worker has the partition, or it is on its way there.
@@ -50,6 +52,8 @@ pub struct WouldMove {
     pub move_id: Option<MoveId>,
     /// The epoch that would be drained, or is; `None` when the partition would be granted at once.
     pub from_epoch: Option<Epoch>,
+    /// What may take it away from there again: a pin that cannot be met now. Escaped.
+    pub note: Option<String>,
 }
 
 impl TryFrom<v1::MovePartitionResponse> for WouldMove {
@@ -57,8 +61,8 @@ impl TryFrom<v1::MovePartitionResponse> for WouldMove {
 
     fn try_from(wire: v1::MovePartitionResponse) -> Result<WouldMove, InvalidField> {
         let changes = wire.would_change;
-        let MoveStarted { move_id, from_epoch } = MoveStarted::try_from(wire)?;
-        Ok(WouldMove { changes, move_id, from_epoch })
+        let MoveStarted { move_id, from_epoch, note } = MoveStarted::try_from(wire)?;
+        Ok(WouldMove { changes, move_id, from_epoch, note })
     }
 }
 
@@ -69,6 +73,7 @@ impl TryFrom<v1::MovePartitionResponse> for MoveStarted {
         Ok(MoveStarted {
             move_id: Some(wire.r#move).filter(|id| *id != 0).map(MoveId::new),
             from_epoch: checked::epoch_or_none("from_epoch", wire.from_epoch)?,
+            note: Some(checked::text(&wire.note)).filter(|note| !note.is_empty()),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! What an operator decides about where partitions are: the methods.
 
-use super::approved::{ApprovedPlan, Proposal, Undo};
+use super::approved::{ApprovedPlan, Hindrance, Proposal, Undo};
 use super::directives::{Directive, WorkerDetail};
 use super::explain::Explanation;
 use super::handle::{Admin, CHANGE, READ, READ_ALL, gather};
@@ -8,10 +8,12 @@ use super::plan::{Plan, WhatIf};
 use super::settings::Settings;
 use super::{PartitionChange, WorkerChange};
 use crate::error::{Error, ErrorKind};
+use ringfence_api::convert::checked;
 use ringfence_api::v1;
 use ringfence_core::ids::{KeyspaceName, LogIndex, PartitionId, Revision, WorkerId};
 use ringfence_core::placement::Weight;
 use ringfence_core::state::MAX_PARTITION_WEIGHT;
+use std::collections::BTreeMap;
 
 /// How many moves an approved plan grows by at once.
 const CHUNK: usize = 1_000;
@@ -154,7 +156,7 @@ impl Admin {
     ///
     /// # Errors
     /// [`ErrorKind::StaleEpoch`] when a partition of the keyspace was granted since the plan was made: plan again. [`ErrorKind::Refused`] when there is
-    /// nothing to approve, or another plan is being carried out; [`ErrorKind::NotFound`], [`ErrorKind::Invalid`],
+    /// nothing to approve, another plan is being carried out, or the cluster was restored since; [`ErrorKind::NotFound`], [`ErrorKind::Invalid`],
     /// [`ErrorKind::Limit`]. After [`ErrorKind::UnknownOutcome`] see [`Admin::plans`].
     pub async fn approve(&self, proposal: &Proposal) -> Result<LogIndex, Error> {
         proposal.check()?;
@@ -165,6 +167,7 @@ impl Admin {
             size: u32::try_from(proposal.moves.len()).unwrap_or(u32::MAX),
             undoes: proposal.undoes.map_or(0, LogIndex::get),
             revision: proposal.revision.map_or(0, Revision::get),
+            lineage: proposal.lineage.unwrap_or(0),
             dry_run: false,
         };
         let open = self.ask_placement(CHANGE, request, async |mut c, r| c.open_plan(r).await).await;
@@ -179,11 +182,12 @@ impl Admin {
     }
 
     /// Whether [`Admin::approve`] would take this, as the coordinator would decide it now. Nothing is done. A plan that it
-    /// undoes counts as stopped, also while it is being carried out.
+    /// undoes counts as stopped, also while it is being carried out. Returns what stands in the way of some of its moves, each
+    /// reason once: they would be approved, and be passed over or wait.
     ///
     /// # Errors
     /// As [`Admin::approve`].
-    pub async fn check_proposal(&self, proposal: &Proposal) -> Result<(), Error> {
+    pub async fn check_proposal(&self, proposal: &Proposal) -> Result<Vec<Hindrance>, Error> {
         proposal.check()?;
         let refused = |error: Error| not_approved(None, &error);
         // A coordinator that knows no dry run refuses a request that has no id, and does nothing.
@@ -194,9 +198,11 @@ impl Admin {
             size: u32::try_from(proposal.moves.len()).unwrap_or(u32::MAX),
             undoes: proposal.undoes.map_or(0, LogIndex::get),
             revision: proposal.revision.map_or(0, Revision::get),
+            lineage: proposal.lineage.unwrap_or(0),
             dry_run: true,
         };
         self.ask_placement(READ, open, async |mut c, r| c.open_plan(r).await).await.map_err(refused)?;
+        let mut counts: BTreeMap<(bool, String), usize> = BTreeMap::new();
         for moves in proposal.moves.chunks(CHUNK) {
             let extend = v1::ExtendPlanRequest {
                 request: None,
@@ -205,11 +211,14 @@ impl Admin {
                 moves: moves.iter().map(Into::into).collect(),
                 dry_run: true,
             };
-            self.ask_placement(READ, extend, async |mut c, r| c.extend_plan(r).await)
-                .await
-                .map_err(refused)?;
+            let answer = self.ask_placement(READ, extend, async |mut c, r| c.extend_plan(r).await).await;
+            for hindrance in answer.map_err(refused)?.hindrances {
+                let reason = (hindrance.passed_over, checked::text(&hindrance.why));
+                *counts.entry(reason).or_default() += hindrance.moves as usize;
+            }
         }
-        Ok(())
+        let hindrance = |((passed_over, why), moves)| Hindrance { passed_over, why, moves };
+        Ok(counts.into_iter().map(hindrance).collect())
     }
 
     async fn extend(

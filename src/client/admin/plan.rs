@@ -130,6 +130,7 @@ impl Plan {
             moves: self.moves.iter().filter_map(proposed).collect(),
             undoes: None,
             revision: Some(self.revision),
+            lineage: Some(self.lineage),
         })
     }
 

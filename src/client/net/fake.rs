@@ -55,6 +55,7 @@ pub(crate) enum Answered {
     Changed(bool),
     Plan(Vec<v1::PlanResponse>),
     Opened(u64),
+    Extended(v1::ExtendPlanResponse),
     Plans(Vec<v1::ListPlansResponse>),
     Explain(Box<v1::ExplainResponse>),
     Worker(Box<v1::GetWorkerResponse>),
@@ -298,8 +299,8 @@ placement_service! {
             Answered::Changed(changed) => v1::PlacementChanged { changed };
         open_plan(OpenPlanRequest) -> OpenPlanResponse, Asked::OpenPlan,
             Answered::Opened(plan) => v1::OpenPlanResponse { plan };
-        extend_plan(ExtendPlanRequest) -> PlacementChanged, Asked::ExtendPlan,
-            Answered::Changed(changed) => v1::PlacementChanged { changed };
+        extend_plan(ExtendPlanRequest) -> ExtendPlanResponse, Asked::ExtendPlan,
+            Answered::Extended(a) => a;
         cancel_plan(CancelPlanRequest) -> PlacementChanged, Asked::CancelPlan,
             Answered::Changed(changed) => v1::PlacementChanged { changed };
         explain(ExplainRequest) -> ExplainResponse, Asked::Explain, Answered::Explain(a) => *a;

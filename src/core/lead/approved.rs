@@ -2,8 +2,8 @@
 
 use super::MAX_COMMANDS;
 use super::budget::Budget;
-use super::receive::{Unfit, receive};
-use crate::ids::{Epoch, KeyspaceId, SessionId};
+use super::receive::{Unfit, pinned_to, receive, unfit};
+use crate::ids::{Epoch, KeyspaceId, SessionId, WorkerId};
 use crate::mutant;
 use crate::state::{
     ApprovedPlan, Command, GrantReason, Phase, PlanMove, PlanStep, SkipReason, State, Subject,
@@ -20,12 +20,32 @@ pub struct Approved {
     again_at: Option<Instant>,
 }
 
-/// What is to become of a move now.
-enum Next {
-    /// From this epoch on.
-    Begin(Epoch),
-    Wait,
-    Skip(SkipReason),
+/// What a leader does with a move of a plan as things are, when there is room for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prospect {
+    /// It begins, and ends this epoch.
+    Begins(Epoch),
+    /// It waits, and may begin later.
+    Waits(Hindrance),
+    /// It is passed over for good.
+    PassedOver(SkipReason, Hindrance),
+}
+
+/// What stands in the way of a move of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hindrance {
+    /// The partition has another epoch or another owner than the plan says, or none.
+    MovedOn,
+    /// It is on its way, and has to arrive first.
+    OnItsWay,
+    /// The worker has no session.
+    NoSession(WorkerId),
+    /// The worker may not have it, for all of these reasons.
+    Unfit(WorkerId, Vec<Unfit>),
+    /// This is frozen.
+    Frozen(Subject),
+    /// It is pinned to another worker, which may have it and would get it back.
+    Pinned(WorkerId),
 }
 
 impl Approved {
@@ -74,8 +94,8 @@ impl Approved {
                 }
                 continue;
             }
-            match (next(state, planned, absent), keyspace) {
-                (Next::Begin(epoch), Some(keyspace)) => {
+            match (prospect(state, planned, absent), keyspace) {
+                (Prospect::Begins(epoch), Some(keyspace)) => {
                     budget.begins(keyspace, key, now);
                     begin.push(Command::Drain {
                         partition: key,
@@ -85,10 +105,10 @@ impl Approved {
                         why: GrantReason::Plan,
                     });
                 }
-                (Next::Skip(why), _) => {
+                (Prospect::PassedOver(why, _), _) => {
                     skip.push(Command::SkipPlanned { plan: plan.id, partition: key, why });
                 }
-                (Next::Wait | Next::Begin(_), _) => {}
+                (Prospect::Waits(_) | Prospect::Begins(_), _) => {}
             }
         }
         // What begins is refused when the plan was cancelled meanwhile, so what is passed over goes in entries of its own.
@@ -101,41 +121,56 @@ impl Approved {
     }
 }
 
-fn next(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Next {
+/// What becomes of a move of a plan that has not begun, as things are: at once when it cannot be made any more, and else when
+/// there is room for it. Of a plan that is still to be approved it is what would become of it.
+pub fn prospect(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Prospect {
+    let moved_on = || Prospect::PassedOver(SkipReason::MovedOn, Hindrance::MovedOn);
     let key = planned.partition;
     let (Some(keyspace), Some(now)) = (state.keyspace(key.keyspace), state.partition(key)) else {
-        return Next::Skip(SkipReason::MovedOn);
+        return moved_on();
     };
     let arrives = planned.arrives && now.epoch() == Some(planned.epoch);
     if arrives && !matches!(now.phase(), Phase::Owned { .. }) {
-        return Next::Wait;
+        return Prospect::Waits(Hindrance::OnItsWay);
     }
     let epoch = state.epoch_to_end(planned);
     let owner = now.owner().and_then(|owner| state.session(owner));
     let overtaken = epoch.is_none() || owner.is_none_or(|owner| *owner.worker() != planned.from);
     if overtaken && !mutant!("overtaken-move-kept") {
-        return Next::Skip(SkipReason::MovedOn);
+        return moved_on();
     }
     let epoch = epoch.unwrap_or(planned.epoch);
     match now.phase() {
         // Ready or not: an owner that never gets ready has to be emptied, too.
         Phase::Owned { .. } => {}
-        Phase::Draining(_) => return Next::Wait,
-        Phase::Vacant | Phase::Cooling(_) => return Next::Skip(SkipReason::MovedOn),
+        Phase::Draining(_) => return Prospect::Waits(Hindrance::OnItsWay),
+        Phase::Vacant | Phase::Cooling(_) => return moved_on(),
     }
-    let Some(target) = state.session_of(&planned.to) else { return Next::Skip(SkipReason::TargetGone) };
-    let frozen = state.freeze_of_move(key, &planned.to);
-    match (receive(state, keyspace, target, absent), frozen) {
-        (Err(Unfit::Frozen), _) | (_, Some(Subject::Partition(_) | Subject::Worker(_))) => {
-            Next::Skip(SkipReason::Frozen)
+    let to = &planned.to;
+    let Some(target) = state.session_of(to) else {
+        return Prospect::PassedOver(SkipReason::TargetGone, Hindrance::NoSession(to.clone()));
+    };
+    let hindered = || Hindrance::Unfit(to.clone(), unfit(state, keyspace, target, absent));
+    match receive(state, keyspace, target, absent) {
+        Ok(()) => {}
+        Err(Unfit::Frozen) => return Prospect::PassedOver(SkipReason::Frozen, hindered()),
+        Err(Unfit::Suspected | Unfit::Absent) => return Prospect::Waits(hindered()),
+        Err(Unfit::NotServing | Unfit::Leaving | Unfit::Drained | Unfit::Cordoned | Unfit::Ineligible(_)) => {
+            return Prospect::PassedOver(SkipReason::TargetGone, hindered());
         }
-        (Err(Unfit::Suspected | Unfit::Absent), _) => Next::Wait,
-        (
-            Err(Unfit::NotServing | Unfit::Leaving | Unfit::Drained | Unfit::Cordoned | Unfit::Ineligible(_)),
-            _,
-        ) => Next::Skip(SkipReason::TargetGone),
-        (Ok(()), Some(_)) if mutant!("plan-through-freeze") => Next::Begin(epoch),
-        (Ok(()), Some(Subject::Cluster | Subject::Keyspace(_))) => Next::Wait,
-        (Ok(()), None) => Next::Begin(epoch),
+    }
+    let pinned = pinned_to(state, keyspace, key.partition, absent).filter(|pin| *pin != to);
+    if let Some(pin) = pinned.filter(|_| !mutant!("moved-from-its-pin")) {
+        return Prospect::PassedOver(SkipReason::Pinned, Hindrance::Pinned(pin.clone()));
+    }
+    match state.freeze_of_move(key, to) {
+        None => Prospect::Begins(epoch),
+        Some(what @ (Subject::Partition(_) | Subject::Worker(_))) => {
+            Prospect::PassedOver(SkipReason::Frozen, Hindrance::Frozen(what))
+        }
+        Some(Subject::Cluster | Subject::Keyspace(_)) if mutant!("plan-through-freeze") => {
+            Prospect::Begins(epoch)
+        }
+        Some(what @ (Subject::Cluster | Subject::Keyspace(_))) => Prospect::Waits(Hindrance::Frozen(what)),
     }
 }

@@ -28,7 +28,7 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
-pub use approved::Approved;
+pub use approved::{Approved, Hindrance, Prospect, prospect};
 pub use brake::{Brake, Share};
 pub use budget::Budget;
 pub use forgiveness::{FORGIVEN_AFTER, Forgiveness};
@@ -38,7 +38,7 @@ pub use ownerless::Ownerless;
 pub use picture::{Outlook, ZONE_LABEL};
 pub use placing::{Placing, Settings};
 pub use presence::{GRACE, Presence};
-pub use receive::{NoMove, Unfit, operators_move, receive};
+pub use receive::{NoMove, Unfit, operators_move, receive, unfit};
 pub use release::release;
 pub use survey::{PinTrouble, Stays, Survey, WhatIf};
 pub use timers::Timers;

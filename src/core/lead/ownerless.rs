@@ -3,7 +3,7 @@
 use super::Leadership;
 use super::picture::{Outlook, Picture};
 use super::splitting;
-use crate::ids::{KeyspaceId, PartitionKey};
+use crate::ids::{KeyspaceId, PartitionKey, SessionId};
 use crate::placement::{Unplaced, WorkerStanding};
 use crate::state::{CoolingWhy, Keyspace, Partition, Phase, State};
 use crate::time::Instant;
@@ -117,6 +117,30 @@ impl Leadership {
                 Some(self.why_vacant(now, &vacant, key, partition))
             }
         }
+    }
+
+    /// Of the partitions of a keyspace how many are with workers whose labels do not fit it, when no other may have them,
+    /// and why none may: they stay until an operator does something.
+    pub fn misplaced(&self, now: Instant, state: &State, id: KeyspaceId) -> Option<(u64, Unplaced)> {
+        state.keyspace(id).filter(|keyspace| !keyspace.policy().constraints().is_empty())?;
+        let (nobody, nothing, absent) = (BTreeSet::new(), BTreeSet::new(), self.presence.absent(now));
+        let outlook = Outlook { absent: &absent, expiring: &nobody, freed: &nothing };
+        let picture = Picture::of(state, id, outlook)?;
+        let why = Unplaced::of_what_is_owned(&picture.candidates)?;
+        let of_wrong_labels = |session: &SessionId| {
+            let worker = state.session(*session).map(crate::state::Session::worker);
+            let mut candidates = picture.candidates.iter();
+            candidates.any(|candidate| {
+                Some(&candidate.worker) == worker
+                    && matches!(candidate.standing, WorkerStanding::Ineligible(_))
+            })
+        };
+        let owners = picture.keyspace.partitions().iter().filter_map(Partition::owner);
+        let mut counts: BTreeMap<SessionId, u64> = BTreeMap::new();
+        owners.for_each(|owner| *counts.entry(owner).or_default() += 1);
+        let misplaced =
+            counts.iter().filter(|(owner, _)| of_wrong_labels(owner)).map(|(_, count)| count).sum();
+        (misplaced > 0).then_some((misplaced, why))
     }
 
     fn vacant(&self, now: Instant, state: &State, keyspace: &Keyspace) -> Vacant {

@@ -2,9 +2,12 @@
 //! for those that operators ask for.
 
 use super::picture::standing_by_settings;
-use crate::ids::{MoveId, PartitionKey, SessionId, WorkerId};
-use crate::placement::{Constraint, WorkerStanding};
-use crate::state::{Command, GrantReason, Keyspace, Phase, Session, State, Subject};
+use crate::ids::{MoveId, PartitionId, PartitionKey, SessionId, WorkerId};
+use crate::mutant;
+use crate::placement::{Constraint, WorkerStanding, unmet};
+use crate::state::{
+    Command, GrantReason, Keyspace, Partition, Phase, Session, State, Subject, WorkerSettings,
+};
 use std::collections::BTreeSet;
 
 /// Why a worker is given nothing in a keyspace.
@@ -60,6 +63,41 @@ pub fn receive(
     }
 }
 
+/// All that stands in the way of that, the first of which is what [`receive`] says: whoever mends that one alone would be told
+/// the next.
+pub fn unfit(
+    state: &State,
+    keyspace: &Keyspace,
+    session: &Session,
+    absent: &BTreeSet<SessionId>,
+) -> Vec<Unfit> {
+    let set = state.worker_settings().get(session.worker());
+    let is_set = |of: fn(&WorkerSettings) -> bool| set.is_some_and(of);
+    let all = [
+        (!session.keyspaces().contains(&keyspace.id())).then_some(Unfit::NotServing),
+        session.withdrawn().then_some(Unfit::Leaving),
+        session.suspicion().is_some().then_some(Unfit::Suspected),
+        absent.contains(&session.id()).then_some(Unfit::Absent),
+        is_set(|set| set.frozen.is_some()).then_some(Unfit::Frozen),
+        unmet(keyspace.policy().constraints(), session.labels()).cloned().map(Unfit::Ineligible),
+        is_set(|set| set.drain().is_some()).then_some(Unfit::Drained),
+        is_set(|set| set.cordoned.is_some()).then_some(Unfit::Cordoned),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// The worker that a partition is pinned to, when that may have it: then it belongs nowhere else.
+pub(super) fn pinned_to<'a>(
+    state: &'a State,
+    keyspace: &'a Keyspace,
+    partition: PartitionId,
+    absent: &BTreeSet<SessionId>,
+) -> Option<&'a WorkerId> {
+    let (worker, _) = keyspace.settings().get(&partition)?.pin.as_ref()?;
+    let session = state.session_of(worker)?;
+    receive(state, keyspace, session, absent).is_ok().then_some(worker)
+}
+
 /// The same for the move that is in flight to it: a freeze does not stop what has begun.
 pub(super) fn receive_in_flight(
     state: &State,
@@ -93,10 +131,14 @@ pub enum NoMove {
     },
     /// Nobody owns it, and it cools.
     Cools,
+    /// It is pinned to another worker, which may have it and would get it back.
+    Pinned(WorkerId),
 }
 
 /// What brings the partition to the worker because an operator says so: a planned move, a grant when nobody owns it, and
-/// nothing when the worker has it.
+/// nothing when the worker has it, whatever is frozen.
+///
+/// A pin goes before it: what would be taken back is not begun. A pin whose worker may not have the partition holds nothing up.
 ///
 /// # Errors
 /// [`NoMove`].
@@ -109,6 +151,13 @@ pub fn operators_move(
     let found = state.keyspace(key.keyspace).zip(state.partition(key));
     let (keyspace, partition) = found.ok_or(NoMove::NoSuchPartition(key))?;
     let target = state.session_of(to).ok_or_else(|| NoMove::NoSuchWorker(to.clone()))?;
+    if is_with(partition, target.id()) {
+        return Ok(None);
+    }
+    let pinned = pinned_to(state, keyspace, key.partition, absent).filter(|pin| *pin != to);
+    if let Some(pin) = pinned.filter(|_| !mutant!("moved-from-its-pin")) {
+        return Err(NoMove::Pinned(pin.clone()));
+    }
     receive(state, keyspace, target, absent).map_err(|why| NoMove::Unfit(to.clone(), why))?;
     let why = GrantReason::Operator;
     let drain = |epoch, deadline| Command::Drain { partition: key, epoch, to: to.clone(), deadline, why };
@@ -116,7 +165,6 @@ pub fn operators_move(
         (Phase::Vacant, replaces) => {
             Ok(Some(Command::Grant { partition: key, replaces, to: target.id(), why }))
         }
-        (Phase::Owned { session, .. }, _) if *session == target.id() => Ok(None),
         (Phase::Owned { .. }, Some(epoch)) => match state.freeze_of_move(key, to) {
             Some(frozen) => Err(NoMove::Frozen(frozen)),
             None => Ok(Some(drain(epoch, keyspace.policy().drain_deadline()))),
@@ -127,4 +175,8 @@ pub fn operators_move(
         // An owner without an epoch: a grant mints one, so there is none.
         (Phase::Cooling(_) | Phase::Owned { .. }, _) => Err(NoMove::Cools),
     }
+}
+
+fn is_with(partition: &Partition, session: SessionId) -> bool {
+    matches!(partition.phase(), Phase::Owned { session: owner, .. } if *owner == session)
 }

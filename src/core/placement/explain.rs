@@ -50,6 +50,8 @@ pub enum Because {
     Kept,
     /// It is frozen there, or cools down.
     Fixed,
+    /// It is pinned to another worker, which may have it, and something keeps it from going there.
+    PinWaits,
     /// It is on its way there.
     Arriving,
     /// Nobody takes partitions, and what has no owner goes to frozen workers then.
@@ -79,7 +81,7 @@ pub enum Hold {
     OwnerFrozen,
     /// Its owner is to give it up, and nobody takes it.
     NobodyTakes,
-    /// The keyspace is frozen.
+    /// The keyspace or the cluster is frozen.
     RepairsOnly,
     /// Its owner holds no more than its share.
     WithinShare,
@@ -152,7 +154,7 @@ impl fmt::Display for Hold {
             Hold::OwnerAway => "its owner is suspected, without a connection or leaving: wait",
             Hold::OwnerFrozen => "its owner is frozen: unfreeze it",
             Hold::NobodyTakes => "its owner is to give it up and nobody takes it: start a worker that can",
-            Hold::RepairsOnly => "the keyspace is frozen: unfreeze it",
+            Hold::RepairsOnly => "the keyspace or the cluster is frozen: unfreeze it",
             Hold::WithinShare => {
                 "its owner holds no more than its share: pin it elsewhere to move it all the same"
             }
@@ -263,6 +265,7 @@ impl Asked<'_> {
             _ if self.planned.is_some() && self.standing(place).is_frozen() => Because::StandsIn,
             _ if self.pin() == Some(place) => Because::Pinned,
             (Standing::InFlight { .. }, _) => Because::Arriving,
+            _ if self.pin().is_some() => Because::PinWaits,
             (_, Some(home)) if home == place => Because::Home,
             (Standing::Owned { movable: false, .. }, _) => Because::Fixed,
             (_, Some(home)) => match self.no_room(home) {

@@ -93,6 +93,12 @@ impl Unplaced {
         (!workers.iter().any(takes)).then(|| Unplaced::because_of(workers))
     }
 
+    /// Why none of these workers takes what another has to give up; `None` when one does.
+    pub fn of_what_is_owned(workers: &[Candidate]) -> Option<Unplaced> {
+        let nobody = !workers.iter().any(|worker| worker.standing.takes());
+        nobody.then(|| Unplaced::because_of(workers))
+    }
+
     pub(super) fn because_of(workers: &[Candidate]) -> Unplaced {
         let one = |worker: &Candidate| match worker.standing {
             WorkerStanding::Cordoned => Unplaced::AllCordoned,
@@ -154,7 +160,7 @@ pub enum PinObstacle {
     InFlight,
     /// It waits for a lease to run out or a delay to pass.
     Waits,
-    /// The keyspace is frozen: only repairs are planned.
+    /// The keyspace or the cluster is frozen: only repairs are planned.
     RepairsOnly,
 }
 
@@ -210,7 +216,7 @@ pub struct Kept {
     pub fixed: u32,
     /// On their way to it.
     pub in_flight: u32,
-    /// Free to go, and the keyspace is frozen.
+    /// Free to go, and the keyspace or the cluster is frozen.
     pub by_rules: u32,
     /// Free to go, and nobody takes them, or none of them would bring loads closer together.
     pub no_better_place: u32,

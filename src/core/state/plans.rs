@@ -93,6 +93,8 @@ pub enum SkipReason {
     TargetGone,
     /// The partition or one of the workers was frozen meanwhile.
     Frozen,
+    /// The partition was pinned to another worker meanwhile, which may have it.
+    Pinned,
 }
 
 impl ApprovedPlan {

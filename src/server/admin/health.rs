@@ -54,6 +54,19 @@ pub(super) async fn health(
     // One keyspace at a time, so that what is applied does not wait for millions of partitions to be counted.
     let mut reasons: BTreeMap<Ownerless, u64> = BTreeMap::new();
     for id in ids {
+        if health.misplaced.len() < NAMED {
+            let (now, local) = (context.clock.now(), context.replica.lock());
+            let leadership = local.leadership.as_ref().filter(|led| led.term() == term);
+            let misplaced = leadership.and_then(|led| led.misplaced(now, &local.state, id));
+            health.misplaced.extend(misplaced.map(|(partitions, why)| {
+                let partitions = if partitions == 1 { "1 partition".to_owned() } else { format!("{partitions} partitions") };
+                format!(
+                    "{partitions} of keyspace {} cannot leave workers whose labels do not fit it, for nobody else takes \
+                     partitions: {why}",
+                    name(&local.state, id)
+                )
+            }));
+        }
         let now = context.clock.now();
         let local = context.replica.lock();
         let ownerless = health.ownerless_total;

@@ -4,15 +4,17 @@ use super::request::{Answer, run};
 use crate::context::Context;
 use crate::map::{no_such_keyspace, no_such_partition};
 use crate::placement::directive::{directed, said};
+use crate::placement::whose;
 use crate::refusal;
 use crate::replica::Local;
 use ringfence_api::Failure;
 use ringfence_api::convert::{RequestId, checked};
 use ringfence_api::v1;
-use ringfence_core::ids::{Epoch, KeyspaceName, MoveId, PartitionId, PartitionKey, WorkerId};
-use ringfence_core::lead::{NoMove, Unfit, operators_move};
+use ringfence_core::ids::{Epoch, KeyspaceName, MoveId, PartitionId, PartitionKey, SessionId, WorkerId};
+use ringfence_core::lead::{NoMove, Unfit, operators_move, unfit};
 use ringfence_core::state::{Command, Outcome, Partition, Phase, State, Subject};
 use ringfence_core::time::Instant;
+use std::collections::BTreeSet;
 
 /// Begins a planned move; grants at once what nobody owns; does nothing when the worker owns it already.
 pub(super) async fn begin(
@@ -41,13 +43,15 @@ pub(super) async fn begin(
     if matches!(answer, Answer::Now { .. }) {
         tracing::info!(partition = refusal::partition(key, &local.state), %to, "an operator moves a partition");
     }
+    let note = note(&local.state, key, &to);
     Ok(match answer.outcome() {
         Some(Outcome::Draining(move_id)) => v1::MovePartitionResponse {
             r#move: move_id.get(),
             from_epoch: drained(&local.state, key, *move_id).map_or(0, Epoch::get),
             would_change: false,
+            note,
         },
-        _ => v1::MovePartitionResponse::default(),
+        _ => v1::MovePartitionResponse { note, ..v1::MovePartitionResponse::default() },
     })
 }
 
@@ -73,6 +77,7 @@ async fn would(
             _ => 0,
         },
         would_change: step.is_some() && in_flight == 0,
+        note: note(&local.state, key, to),
     })
 }
 
@@ -86,18 +91,27 @@ fn step(
 ) -> Result<Option<Command>, Failure> {
     let key = find(&local.state, keyspace, number)?;
     let absent = local.leadership.as_ref().map(|led| led.presence.absent(now)).unwrap_or_default();
-    operators_move(&local.state, &absent, key, to).map_err(|why| no_move(&why, key, &local.state))
+    operators_move(&local.state, &absent, key, to).map_err(|why| no_move(&why, key, &local.state, &absent))
 }
 
-fn no_move(why: &NoMove, key: PartitionKey, state: &State) -> Failure {
+fn no_move(why: &NoMove, key: PartitionKey, state: &State, absent: &BTreeSet<SessionId>) -> Failure {
     let name = refusal::partition(key, state);
     match why {
         NoMove::NoSuchPartition(_) => Failure::not_found(format_args!("there is no partition {name}")),
         NoMove::NoSuchWorker(worker) => {
             Failure::not_found(format_args!("there is no worker {worker}; it has no session"))
         }
-        NoMove::Unfit(worker, unfit) => Failure::refused(format_args!("worker {worker} {}", told(unfit))),
-        NoMove::Frozen(what) => Failure::refused(refusal::frozen(what, state)),
+        NoMove::Unfit(worker, unfit) => {
+            let all = all_unfit(state, absent, key, worker);
+            let all = if all.is_empty() { std::slice::from_ref(unfit) } else { &all[..] };
+            Failure::refused(format_args!("worker {worker} {}", all_told(all)))
+        }
+        NoMove::Frozen(what) => Failure::refused(whose::frozen(what, state)),
+        NoMove::Pinned(worker) => Failure::refused(format_args!(
+            "partition {name} is pinned to worker {worker}{}, and would go back there: unpin it (`ringfence partition unpin \
+             {name}`), or pin it to another worker",
+            pinned_by(state, key)
+        )),
         NoMove::OnItsWay { to, move_id } => Failure::refused(format_args!(
             "partition {name} is on its way to worker {to} (move {move_id}); wait for that move to end"
         )),
@@ -105,6 +119,43 @@ fn no_move(why: &NoMove, key: PartitionKey, state: &State) -> Failure {
             "nobody owns partition {name} and it cools; wait, or end its cooling first"
         )),
     }
+}
+
+/// `, by ada at ...`: who pinned a partition.
+fn pinned_by(state: &State, key: PartitionKey) -> String {
+    let set = state.keyspace(key.keyspace).and_then(|keyspace| keyspace.settings().get(&key.partition));
+    let pin = set.and_then(|set| set.pin.as_ref());
+    pin.map_or(String::new(), |(_, by)| format!(", by {}", whose::whose(state, *by)))
+}
+
+/// Why a partition that is moved to a worker may not stay there: a pin elsewhere, which cannot be met now.
+fn note(state: &State, key: PartitionKey, to: &WorkerId) -> String {
+    let set = state.keyspace(key.keyspace).and_then(|keyspace| keyspace.settings().get(&key.partition));
+    let pin = set.and_then(|set| set.pin.as_ref()).map(|(worker, _)| worker);
+    pin.filter(|pin| *pin != to).map_or(String::new(), |pin| {
+        let name = refusal::partition(key, state);
+        format!(
+            "partition {name} is pinned to worker {pin}{}, which may not have it now; it goes there when that may, unless it is \
+             unpinned",
+            pinned_by(state, key)
+        )
+    })
+}
+
+/// All that stands in the way of a worker that is to be given something in a partition's keyspace.
+pub(crate) fn all_unfit(
+    state: &State,
+    absent: &BTreeSet<SessionId>,
+    key: PartitionKey,
+    worker: &WorkerId,
+) -> Vec<Unfit> {
+    let found = state.keyspace(key.keyspace).zip(state.session_of(worker));
+    found.map_or_else(Vec::new, |(keyspace, session)| unfit(state, keyspace, session, absent))
+}
+
+/// The same in words, one after the other.
+pub(crate) fn all_told(all: &[Unfit]) -> String {
+    all.iter().map(told).collect::<Vec<_>>().join("; and it ")
 }
 
 /// Why a worker is given nothing, and what to do.

@@ -9,6 +9,7 @@
 //! | `history` | what is set, by whom, and what became of a worker |
 //! | `brake` | letting the brake go |
 //! | `directive` | who wants something, and why |
+//! | `whose` | who decided something that stands in the way |
 
 mod brake;
 pub(crate) mod directive;
@@ -16,6 +17,7 @@ mod history;
 mod plans;
 mod settings;
 mod survey;
+pub(crate) mod whose;
 mod words;
 
 #[cfg(test)]
@@ -86,7 +88,7 @@ impl PlacementService for Admin {
     async fn extend_plan(
         &self,
         request: Request<v1::ExtendPlanRequest>,
-    ) -> Result<Response<v1::PlacementChanged>, Status> {
+    ) -> Result<Response<v1::ExtendPlanResponse>, Status> {
         Ok(Response::new(plans::extend(self.context()?, request.into_inner()).await?))
     }
 

@@ -2,6 +2,7 @@
 
 use super::directive::{Given, direct, named};
 use super::settings::changed;
+use super::{whose, words};
 use crate::admin::Pieces;
 use crate::admin::request::run;
 use crate::context::Context;
@@ -13,11 +14,14 @@ use ringfence_api::convert::{InvalidField, RequestId, checked};
 use ringfence_api::v1;
 use ringfence_api::v1::list_plans_response::Piece;
 use ringfence_api::{ErrorKind, Failure};
-use ringfence_core::ids::{KeyspaceId, LogIndex, PartitionId, PartitionKey, Revision};
-use ringfence_core::lead::MAX_COMMANDS;
+use ringfence_core::ids::{KeyspaceId, LogIndex, PartitionId, PartitionKey, Revision, SessionId};
+use ringfence_core::lead::{Hindrance, MAX_COMMANDS, Prospect, prospect};
 use ringfence_core::state::{
-    ApprovedPlan, Command, Course, Outcome, PlanMove, PlanStage, PlanStep, SkipReason, State, Subject,
+    ApprovedPlan, Command, Course, Outcome, PlanMove, PlanStage, PlanStep, Refused, SkipReason, State,
+    Subject, Tenure,
 };
+use ringfence_core::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Opens a plan.
 pub(super) async fn open(
@@ -28,10 +32,12 @@ pub(super) async fn open(
     let size = request.size;
     let map = Some(request.revision).filter(|revision| *revision > 0).map(Revision::new);
     let undoes = Some(LogIndex::new(request.undoes)).filter(|_| request.undoes > 0);
+    let lineage = Some(request.lineage).filter(|lineage| *lineage > 0);
     // What is refused here was not opened. The state looks again when the plan is complete.
     let check = |state: &State, stopped: Option<LogIndex>| {
         let id = state.keyspace_named(&keyspace).ok_or_else(|| no_such_keyspace(&keyspace))?.id();
-        state.check_plan(size, id, map, stopped).map_err(|why| refusal::failure(&why, state))?;
+        of_this_life(lineage, state)?;
+        state.check_plan(size, id, map, stopped).map_err(|why| not_now(&why, state))?;
         Ok::<_, Failure>(id)
     };
     if request.dry_run {
@@ -60,7 +66,7 @@ pub(super) async fn open(
 pub(super) async fn extend(
     context: &Context,
     request: v1::ExtendPlanRequest,
-) -> Result<v1::PlacementChanged, Failure> {
+) -> Result<v1::ExtendPlanResponse, Failure> {
     let keyspace = checked::keyspace_name("keyspace", &request.keyspace)?;
     if request.moves.len() > MAX_COMMANDS {
         let why = format!("{} moves at once: send at most {MAX_COMMANDS}", request.moves.len());
@@ -78,14 +84,24 @@ pub(super) async fn extend(
     };
     if request.dry_run {
         context.confirm().await?;
-        let state = &context.replica.lock().state;
-        state.check_moves(&of_keyspace(state)?).map_err(|why| refusal::failure(&why, state))?;
-        return Ok(v1::PlacementChanged { changed: false });
+        let local = context.replica.lock();
+        let moves = of_keyspace(&local.state)?;
+        local.state.check_moves(&moves).map_err(|why| not_now(&why, &local.state))?;
+        let hindrances = hindrances(&local, context.clock.now(), &moves);
+        return Ok(v1::ExtendPlanResponse { changed: false, hindrances });
     }
     let id = RequestId::try_from(request.request)?;
-    let extend = |local: &Local| Ok(vec![Command::ExtendPlan { plan, moves: of_keyspace(&local.state)? }]);
+    let extend = |local: &Local| {
+        let state = &local.state;
+        if !state.plans().any(|found| found.id == plan) {
+            return Err(Failure::not_found(whose::gone(plan, state)));
+        }
+        let moves = of_keyspace(state)?;
+        state.check_moves(&moves).map_err(|why| not_now(&why, state))?;
+        Ok(vec![Command::ExtendPlan { plan, moves }])
+    };
     match run(context, id, extend).await {
-        Ok(answer) => Ok(v1::PlacementChanged { changed: answer.changed() }),
+        Ok(answer) => Ok(v1::ExtendPlanResponse { changed: answer.changed(), hindrances: Vec::new() }),
         Err(failure) => {
             if is_final(failure.kind()) {
                 give_up(context, plan).await;
@@ -93,6 +109,69 @@ pub(super) async fn extend(
             Err(failure)
         }
     }
+}
+
+/// A plan may be kept in a file while the cluster is restored from a copy: what it says of epochs is of another history then.
+fn of_this_life(lineage: Option<u64>, state: &State) -> Result<(), Failure> {
+    let here = state.cluster().map_or(0, |cluster| cluster.lineage);
+    match lineage.filter(|made_in| *made_in != here) {
+        None => Ok(()),
+        Some(made_in) => Err(Failure::refused(format_args!(
+            "the cluster was restored since the plan was made: its lineage was {made_in} then and is {here} now; plan again"
+        ))),
+    }
+}
+
+/// The same as everywhere, and who has moved a partition since, as far as that is remembered.
+fn not_now(why: &Refused, state: &State) -> Failure {
+    let failure = refusal::failure(why, state);
+    let Refused::StaleEpoch { partition: key, .. } = why else { return failure };
+    let granted = state.partition(*key).and_then(|partition| partition.history().last());
+    let Some(Tenure { epoch, worker, directive, .. }) = granted else { return failure };
+    let name = refusal::partition(*key, state);
+    let by = directive.map_or(String::new(), |by| match state.plans().any(|plan| plan.id == by) {
+        true => format!(", by plan {}, which was applied by {}", by.get(), whose::whose(state, by)),
+        false => format!(", by the word of {}", whose::whose(state, by)),
+    });
+    failure.saying(format_args!("partition {name} was granted to worker {worker} under {epoch} since{by}"))
+}
+
+/// What stands in the way of some of these moves, each reason once.
+fn hindrances(local: &Local, now: Instant, moves: &[PlanMove]) -> Vec<v1::PlanHindrance> {
+    let absent = local.leadership.as_ref().map(|led| led.presence.absent(now)).unwrap_or_default();
+    let mut counts: BTreeMap<(bool, String), u32> = BTreeMap::new();
+    for planned in moves {
+        let (passed_over, why) = match prospect(&local.state, planned, &absent) {
+            Prospect::Begins(_) => continue,
+            // An undo takes back what has not arrived yet: that it waits for it is what was asked for.
+            Prospect::Waits(Hindrance::OnItsWay) if planned.arrives => continue,
+            Prospect::Waits(why) => (false, why),
+            Prospect::PassedOver(_, why) => (true, why),
+        };
+        *counts.entry((passed_over, words::hindrance(&why, &local.state))).or_default() += 1;
+    }
+    counts
+        .into_iter()
+        .map(|((passed_over, why), moves)| v1::PlanHindrance { passed_over, why, moves })
+        .collect()
+}
+
+/// What keeps all of a plan from going on.
+fn held(local: &Local, now: Instant, plan: &ApprovedPlan) -> Vec<String> {
+    if plan.stage != PlanStage::Running {
+        return Vec::new();
+    }
+    let state = &local.state;
+    let keyspace = plan.moves.first().map(|planned| planned.partition.keyspace);
+    let frozen = keyspace.map_or_else(Vec::new, |id| whose::frozen_whole(id, state));
+    let frozen = frozen.iter().map(|what| whose::frozen(what, state));
+    let braked = local.leadership.as_ref().is_some_and(|led| led.placing.braked(now, state));
+    let brake = braked.then(|| {
+        "the brake is on: many workers were lost together; wait, or `ringfence rebalance release-brake` when they are gone for \
+         good"
+            .to_owned()
+    });
+    frozen.chain(brake).collect()
 }
 
 /// Nobody asks again under the same request id, so the plan gets no more pieces. After any other failure somebody does, and
@@ -144,7 +223,7 @@ pub(super) async fn cancel(
             },
             index => LogIndex::new(index),
         };
-        let what = format!("stop plan {}", plan.get());
+        let what = whose::stop(plan);
         Ok(vec![direct(Subject::Cluster, &given, &what), Command::CancelPlan { plan, only_open: false }])
     });
     changed(&given, "stop a plan", answer.await?)
@@ -156,14 +235,15 @@ pub(super) async fn list(
     request: v1::ListPlansRequest,
 ) -> Result<Pieces<v1::ListPlansResponse>, Failure> {
     context.confirm().await?;
-    let local = context.replica.lock();
+    let (now, local) = (context.clock.now(), context.replica.lock());
+    let absent = local.leadership.as_ref().map(|led| led.presence.absent(now)).unwrap_or_default();
     let mut pieces = Vec::new();
     for plan in local.state.plans() {
-        pieces.push(Piece::Plan(shown(&local.state, plan)));
+        pieces.push(Piece::Plan(shown(&local, now, plan)));
         if request.with_moves {
             let moves = plan.moves.chunks(MAX_COMMANDS);
             pieces.extend(moves.map(|moves| {
-                let shown = moves.iter().map(|planned| shown_move(&local.state, planned));
+                let shown = moves.iter().map(|planned| shown_move(&local.state, plan, planned, &absent));
                 Piece::Moves(v1::ApprovedMoves { moves: shown.collect() })
             }));
         }
@@ -172,7 +252,8 @@ pub(super) async fn list(
     Ok(Box::pin(stream::iter(pieces)))
 }
 
-fn shown(state: &State, plan: &ApprovedPlan) -> v1::ApprovedPlan {
+fn shown(local: &Local, now: Instant, plan: &ApprovedPlan) -> v1::ApprovedPlan {
+    let state = &local.state;
     let moving = state.moving(plan);
     let stage = match plan.stage {
         PlanStage::Open => v1::PlanStage::Open,
@@ -181,6 +262,7 @@ fn shown(state: &State, plan: &ApprovedPlan) -> v1::ApprovedPlan {
         PlanStage::Done => v1::PlanStage::Done,
         PlanStage::Cancelled => v1::PlanStage::Cancelled,
     };
+    let cancelled = plan.stage == PlanStage::Cancelled;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let begun = count(plan.moves.iter().filter(|planned| planned.step == PlanStep::Begun).count());
     let keyspace = plan.moves.first().and_then(|planned| state.keyspace(planned.partition.keyspace));
@@ -189,12 +271,14 @@ fn shown(state: &State, plan: &ApprovedPlan) -> v1::ApprovedPlan {
         keyspace: keyspace.map_or(String::new(), |keyspace| keyspace.name().to_string()),
         stage: stage.into(),
         size: plan.size,
-        waiting: plan.waiting,
+        waiting: if cancelled { 0 } else { plan.waiting },
+        cancelled: if cancelled { plan.waiting } else { 0 },
         begun,
         skipped: count(plan.moves.len()) - plan.waiting - begun,
         directive: Some(named(state, plan.id)),
         undoes: plan.undoes.map_or(0, LogIndex::get),
         moving: count(moving),
+        held: held(local, now, plan),
     }
 }
 
@@ -219,13 +303,25 @@ fn now(state: &State, planned: &PlanMove) -> String {
     }
 }
 
-fn shown_move(state: &State, planned: &PlanMove) -> v1::ApprovedMove {
+fn shown_move(
+    state: &State,
+    plan: &ApprovedPlan,
+    planned: &PlanMove,
+    absent: &BTreeSet<SessionId>,
+) -> v1::ApprovedMove {
     let step = match planned.step {
+        PlanStep::Waiting if plan.stage == PlanStage::Cancelled => "cancelled",
         PlanStep::Waiting => "waiting",
         PlanStep::Begun => "begun",
         PlanStep::Skipped(SkipReason::MovedOn) => "passed over: its owner had changed",
         PlanStep::Skipped(SkipReason::TargetGone) => "passed over: its target was gone or took nothing",
         PlanStep::Skipped(SkipReason::Frozen) => "passed over: it or one of the workers was frozen",
+        PlanStep::Skipped(SkipReason::Pinned) => "passed over: it was pinned to another worker",
+    };
+    let waits = step == "waiting" && plan.stage == PlanStage::Running;
+    let waits_for = match waits.then(|| prospect(state, planned, absent)) {
+        None | Some(Prospect::Begins(_) | Prospect::PassedOver(..)) => String::new(),
+        Some(Prospect::Waits(why)) => words::hindrance(&why, state),
     };
     v1::ApprovedMove {
         partition: planned.partition.partition.get(),
@@ -234,6 +330,7 @@ fn shown_move(state: &State, planned: &PlanMove) -> v1::ApprovedMove {
         to: planned.to.to_string(),
         step: step.to_owned(),
         now: now(state, planned),
+        waits_for,
     }
 }
 

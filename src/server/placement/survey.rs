@@ -1,9 +1,9 @@
 //! Plans as they would be, and why a partition is where it is.
 
 use super::history::bearing_on;
-use super::words;
+use super::{whose, words};
 use crate::admin::Pieces;
-use crate::admin::moves::find;
+use crate::admin::moves::{all_unfit, find};
 use crate::context::Context;
 use crate::map::no_such_keyspace;
 use crate::replica::Local;
@@ -14,9 +14,10 @@ use ringfence_api::v1;
 use ringfence_api::v1::plan_response::Piece;
 use ringfence_api::v1::what_if::{Add, Change, Weigh};
 use ringfence_core::ids::{Epoch, KeyspaceId, PartitionId, Term, WorkerId};
-use ringfence_core::lead::{MAX_COMMANDS, Ownerless, PinTrouble, Stays, Survey, WhatIf};
-use ringfence_core::placement::{Plan, PlannedMove, Weight};
+use ringfence_core::lead::{MAX_COMMANDS, Ownerless, PinTrouble, Stays, Survey, Unfit, WhatIf};
+use ringfence_core::placement::{Because, Plan, PlannedMove, Weight};
 use ringfence_core::state::MAX_LABELS;
+use std::collections::BTreeMap;
 
 /// How many sentences about what could not be done are sent.
 const OBSTACLES: usize = 100;
@@ -38,7 +39,7 @@ pub(super) async fn plan(
     let what_ifs: Vec<WhatIf> = what_ifs.collect::<Result<_, _>>()?;
 
     let (term, _) = context.confirm().await?;
-    let (survey, of) = {
+    let (survey, frozen, of) = {
         let local = context.replica.lock();
         let id = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?.id();
         let mut survey = survey(context, &local, term, id)?;
@@ -50,8 +51,10 @@ pub(super) async fn plan(
             })?;
         }
         let lineage = local.state.cluster().map_or(0, |cluster| cluster.lineage);
+        let frozen = whose::in_short(&whose::frozen_whole(id, &local.state), &local.state);
         (
             survey,
+            frozen,
             v1::PlanSummary {
                 lineage,
                 revision: local.state.revision().get(),
@@ -67,7 +70,7 @@ pub(super) async fn plan(
     // The plan has repairs first; whoever approves it writes it down by partition.
     let mut moves: Vec<v1::PlannedMove> = plan.moves.iter().map(|planned| shown(&survey, planned)).collect();
     moves.sort_unstable_by_key(|planned| planned.partition);
-    let mut pieces = vec![Piece::Summary(summary(of, &survey, &plan))];
+    let mut pieces = vec![Piece::Summary(summary(of, &survey, &plan, &frozen))];
     let workers = workers.chunks(MAX_COMMANDS).map(|w| v1::PlanWorkers { workers: w.to_vec() });
     pieces.extend(workers.map(Piece::Workers));
     let moves = moves.chunks(MAX_COMMANDS).map(|m| v1::PlanMoves { moves: m.to_vec() });
@@ -84,7 +87,7 @@ pub(super) async fn explain(
     let name = checked::keyspace_name("keyspace", &request.keyspace)?;
     let number = PartitionId::new(request.partition);
     let (term, _) = context.confirm().await?;
-    let (survey, partition, directives, waits, seen) = {
+    let (survey, partition, directives, waits, seen, unfit) = {
         let local = context.replica.lock();
         let (now, state) = (context.clock.now(), &local.state);
         let key = find(state, &name, number)?;
@@ -95,28 +98,46 @@ pub(super) async fn explain(
         let waits = state.keyspace(key.keyspace).and_then(words::balancing_waits);
         // Checked by the survey.
         let led = local.leadership.as_ref();
+        let whole = whose::frozen_whole(key.keyspace, state);
         let seen = led.map(|led| Seen {
             stays: led.stays(now, state, key),
             ownerless: led.ownerless_why(now, state, key),
             pin: led.pin(now, state, key),
+            frozen: whole.iter().map(|what| whose::frozen(what, state)).collect(),
         });
-        (survey, partition, bearing_on(state, key), waits, seen.unwrap_or_default())
+        let absent = led.map(|led| led.presence.absent(now)).unwrap_or_default();
+        let unfit = survey.workers().iter().map(|candidate| {
+            let worker = candidate.worker.clone();
+            let all = all_unfit(state, &absent, key, &worker);
+            (worker, all)
+        });
+        let unfit: BTreeMap<WorkerId, Vec<Unfit>> = unfit.filter(|(_, all)| !all.is_empty()).collect();
+        (survey, partition, bearing_on(state, key), waits, seen.unwrap_or_default(), unfit)
     };
     let explained = survey.explain(number).map_err(cannot)?;
     let cooling = partition.as_ref().map(|partition| partition.cooling.clone());
     let target = partition.as_ref().and_then(|partition| partition.moving.clone()).map(|(to, _)| to);
+    let of = |worker: &WorkerId| unfit.get(worker).map_or(&[][..], Vec::as_slice);
+    let owner = partition.as_ref().and_then(|partition| partition.owner.as_ref()).map(|owner| &owner.worker);
     let about = words::About {
         target: target.as_ref(),
         waits: cooling.filter(|cooling| !cooling.is_empty()).or(seen.ownerless.map(|why| why.to_string())),
         stays: &seen.stays,
+        frozen: &seen.frozen,
+        pin: seen.pin.as_ref().map(|(worker, _)| worker),
+        owner_cordoned: owner.is_some_and(|owner| of(owner).contains(&Unfit::Cordoned)),
     };
     let others = explained.others.iter().map(|(worker, why)| v1::explain_response::WhyNot {
         worker: survey.name(*worker).to_string(),
-        why: why.to_string(),
+        why: words::why_not(why, of(survey.name(*worker))),
     });
     let mut holds: Vec<String> = explained.holds.iter().flat_map(|hold| words::holds(hold, &about)).collect();
-    if let Some((worker, Some(trouble))) = &seen.pin {
-        holds.push(words::pin_trouble(worker, trouble));
+    match &seen.pin {
+        Some((worker, Some(trouble))) => holds.push(words::pin_trouble(worker, trouble, of(worker))),
+        Some((worker, None)) if explained.because == Because::PinWaits => {
+            holds.push(words::pin_waits(worker));
+        }
+        Some((_, None)) | None => {}
     }
     // It is planned, and is not granted yet.
     let slow = |why: &Ownerless| matches!(why, Ownerless::Braked | Ownerless::Rests | Ownerless::NotPlanned);
@@ -136,6 +157,7 @@ pub(super) async fn explain(
         load_source: survey
             .load(number)
             .map_or(String::new(), |(_, source)| words::source(source).to_owned()),
+        pin: seen.pin.as_ref().map_or(String::new(), |(worker, _)| worker.to_string()),
     })
 }
 
@@ -145,6 +167,8 @@ struct Seen {
     stays: Vec<Stays>,
     ownerless: Option<Ownerless>,
     pin: Option<(WorkerId, Option<PinTrouble>)>,
+    /// That the cluster or the keyspace is frozen.
+    frozen: Vec<String>,
 }
 
 /// What the leader of this term sees of a keyspace.
@@ -179,9 +203,9 @@ fn what_if(wire: v1::WhatIf) -> Result<WhatIf, InvalidField> {
 }
 
 /// What is said of the whole, beside what is known already.
-fn summary(of: v1::PlanSummary, survey: &Survey, plan: &Plan) -> v1::PlanSummary {
+fn summary(of: v1::PlanSummary, survey: &Survey, plan: &Plan, frozen: &str) -> v1::PlanSummary {
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let obstacles = obstacles(survey, plan);
+    let obstacles = obstacles(survey, plan, frozen);
     let reasons = plan.counts().into_iter();
     v1::PlanSummary {
         keyspace: survey.keyspace().to_string(),
@@ -214,18 +238,18 @@ fn worker(survey: &Survey, plan: &Plan, at: usize) -> v1::PlanWorker {
     }
 }
 
-/// What could not be done, a sentence each.
-fn obstacles(survey: &Survey, plan: &Plan) -> Vec<String> {
+/// What could not be done, a sentence each. `frozen` says what is, of the cluster and the keyspace.
+fn obstacles(survey: &Survey, plan: &Plan, frozen: &str) -> Vec<String> {
     let unplaced = plan.unplaced.iter().map(|(partition, why)| {
         format!("partition {} has no owner: {why} ({})", partition.get(), plan.takers)
     });
     let pins = plan.unmet_pins.iter().map(|pin| {
         let worker = pin.worker.map_or("its worker".to_owned(), |ix| format!("worker {}", survey.name(ix)));
-        format!("partition {} is pinned, and {worker} {}", pin.partition.get(), words::unmet(pin.why))
+        format!("partition {} is pinned, and {worker} {}", pin.partition.get(), words::unmet(pin.why, frozen))
     });
     let overfull = plan.overfull.iter().map(|over| {
         let (name, holds, share) = (survey.name(over.worker), over.holds, over.share);
-        format!("worker {name} holds {holds} and its share is {share}: {}", words::kept(&over.kept))
+        format!("worker {name} holds {holds} and its share is {share}: {}", words::kept(&over.kept, frozen))
     });
     let unmeasured = survey.waits_for_loads().map(|measured| {
         format!(

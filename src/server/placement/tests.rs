@@ -261,3 +261,71 @@ async fn a_worker_without_an_address_is_told_as_one() {
     let events = client.get_worker(of("w9")).await.unwrap().into_inner().events;
     assert!(events[0].what.ends_with(", without an address"), "{events:?}");
 }
+
+/// Each of them is told which plan goes on, whose it is and since when; nobody has to guess.
+#[tokio::test]
+async fn of_two_plans_that_are_put_at_once_the_one_that_does_not_go_on_is_told_whose_does() {
+    let (node, mut client) = owned_by_w1().await;
+    join(&node, "w2", "orders").await;
+    // What is started goes on for as long as it takes to look at it.
+    let keyspace = "orders".to_owned();
+    let freeze = v1::FreezeRequest { request: request_id(), keyspace, frozen: true, ..Default::default() };
+    client.freeze(freeze).await.unwrap();
+    let put = async |client: &mut Client, by: &str| {
+        let directive = Some(v1::Directive { by: by.into(), reason: "more workers".into(), assumed: false });
+        let request = v1::OpenPlanRequest {
+            request: request_id(),
+            directive,
+            keyspace: "orders".into(),
+            size: 1,
+            ..Default::default()
+        };
+        let opened = client.open_plan(request).await;
+        opened.map(|opened| opened.into_inner().plan).map_err(|status| Failure::decode(&status))
+    };
+    let ada = put(&mut client, "ada").await.unwrap();
+    let bob = put(&mut client, "bob").await.unwrap();
+    extend(&mut client, bob, 1, false).await.unwrap();
+    let replaced = extend(&mut client, ada, 1, false).await.unwrap_err();
+    let told = format!("plan {ada} had not started when plan {bob} was put in its place, by bob at 2");
+    assert!(replaced.kind() == ErrorKind::NotFound && replaced.message().starts_with(&told), "{replaced}");
+    assert!(replaced.message().contains("(more workers)"), "{replaced}");
+
+    let running = put(&mut client, "ada").await.unwrap_err();
+    let told = format!("plan {bob} is being carried out; it was applied by bob at 2");
+    assert!(running.kind() == ErrorKind::Refused && running.message().starts_with(&told), "{running}");
+
+    // One that was cancelled before it had started.
+    let cancel = v1::CancelPlanRequest { request: request_id(), plan: bob, ..Default::default() };
+    assert!(client.cancel_plan(cancel).await.unwrap().into_inner().changed);
+    let ada = put(&mut client, "ada").await.unwrap();
+    let directive = Some(v1::Directive { by: "eve".into(), ..Default::default() });
+    let cancel = v1::CancelPlanRequest { request: request_id(), plan: ada, directive };
+    assert!(client.cancel_plan(cancel).await.unwrap().into_inner().changed);
+    let cancelled = extend(&mut client, ada, 1, false).await.unwrap_err();
+    let told = format!("plan {ada} was cancelled by eve at 2");
+    assert!(cancelled.kind() == ErrorKind::NotFound && cancelled.message().starts_with(&told), "{cancelled}");
+}
+
+#[tokio::test]
+async fn a_plan_of_another_lineage_is_refused_also_when_it_is_only_asked_about() {
+    let (_node, mut client) = owned_by_w1().await;
+    let (summary, _, _) = plan(&mut client, Vec::new()).await;
+    for dry_run in [true, false] {
+        let of = |lineage| v1::OpenPlanRequest {
+            request: if dry_run { None } else { request_id() },
+            keyspace: "orders".into(),
+            size: 1,
+            lineage,
+            dry_run,
+            ..Default::default()
+        };
+        let other =
+            client.open_plan(of(summary.lineage ^ 1)).await.map_err(|e| Failure::decode(&e)).unwrap_err();
+        assert!(
+            other.kind() == ErrorKind::Refused && other.message().contains("was restored since"),
+            "{other}"
+        );
+        client.open_plan(of(summary.lineage)).await.unwrap();
+    }
+}

@@ -126,10 +126,10 @@ async fn a_move_says_what_it_drains_or_that_there_was_nothing_to_do() {
     let admin = Admin::at(fake.endpoint.clone()).unwrap();
     let to = WorkerId::new("w2").unwrap();
     let started = admin.move_partition("orders", PartitionId::new(3), &to).await.unwrap();
-    let expected = MoveStarted { move_id: Some(MoveId::new(9)), from_epoch: Epoch::new(5).ok() };
+    let expected = MoveStarted { move_id: Some(MoveId::new(9)), from_epoch: Epoch::new(5).ok(), note: None };
     assert_eq!(started, expected);
     let nothing = admin.move_partition("orders", PartitionId::new(3), &to).await.unwrap();
-    assert_eq!(nothing, MoveStarted { move_id: None, from_epoch: None });
+    assert_eq!(nothing, MoveStarted { move_id: None, from_epoch: None, note: None });
 }
 
 /// An older coordinator would move the partition, if the request could pass for one that is meant.

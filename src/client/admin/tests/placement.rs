@@ -271,6 +271,7 @@ fn proposal(moves: u32) -> Proposal {
         moves: (0..moves).map(one).collect(),
         undoes: LogIndex::new(12).into(),
         revision: Some(Revision::new(40)),
+        lineage: Some(7),
     }
 }
 
@@ -284,7 +285,7 @@ async fn f014_a_plan_is_approved_in_pieces_each_under_its_own_request_id() {
         Asked::ExtendPlan(_) if TRIES.fetch_add(1, Ordering::SeqCst) == 1 => {
             Err(Failure::unknown_outcome().into())
         }
-        _ => Ok(Answered::Changed(true)),
+        _ => Ok(Answered::Extended(v1::ExtendPlanResponse { changed: true, ..Default::default() })),
     })
     .await;
     let admin = Admin::at(fake.endpoint.clone()).unwrap().by("ada");
@@ -319,7 +320,7 @@ async fn a_plan_that_has_become_stale_is_given_up_and_says_to_plan_again() {
         Asked::ExtendPlan(_) if TRIES.fetch_add(1, Ordering::SeqCst) == 1 => {
             Err(Failure::stale_epoch(Epoch::new(9).ok(), None).into())
         }
-        _ => Ok(Answered::Changed(true)),
+        _ => Ok(Answered::Extended(v1::ExtendPlanResponse { changed: true, ..Default::default() })),
     })
     .await;
     let admin = Admin::at(fake.endpoint.clone()).unwrap();
@@ -373,6 +374,7 @@ fn steps(steps: &[(u32, &str)]) -> v1::ListPlansResponse {
         to: "w2".to_owned(),
         step: (*step).to_owned(),
         now: String::new(),
+        waits_for: String::new(),
     });
     let moves = v1::ApprovedMoves { moves: moves.collect() };
     v1::ListPlansResponse { piece: Some(v1::list_plans_response::Piece::Moves(moves)) }
@@ -526,17 +528,27 @@ async fn an_undo_is_undone_by_its_number_only() {
     assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("30"), "{error}");
 }
 
+fn hindered(hindrances: Vec<(bool, &str, u32)>) -> Answered {
+    let one = |(passed_over, why, moves): (bool, &str, u32)| v1::PlanHindrance {
+        passed_over,
+        why: why.to_owned(),
+        moves,
+    };
+    let hindrances = hindrances.into_iter().map(one).collect();
+    Answered::Extended(v1::ExtendPlanResponse { changed: false, hindrances })
+}
+
 #[tokio::test]
 async fn whether_a_plan_would_be_taken_is_asked_without_an_id() {
     let fake = Fake::start(|asked| match asked {
         Asked::OpenPlan(request) => {
-            assert!(request.dry_run && request.request.is_none(), "{request:?}");
+            assert!(request.dry_run && request.request.is_none() && request.lineage == 7, "{request:?}");
             Ok(Answered::Opened(0))
         }
         Asked::ExtendPlan(request) => {
             assert!(request.dry_run && request.request.is_none(), "{request:?}");
             match request.moves.len() {
-                1_000 => Ok(Answered::Changed(false)),
+                1_000 => Ok(hindered(vec![(true, HOSTILE, 2), (false, "it is frozen", 1)])),
                 _ => Err(Failure::stale_epoch(Epoch::new(9).ok(), None).into()),
             }
         }
@@ -544,7 +556,10 @@ async fn whether_a_plan_would_be_taken_is_asked_without_an_id() {
     })
     .await;
     let admin = Admin::at(fake.endpoint.clone()).unwrap();
-    admin.check_proposal(&proposal(2_000)).await.unwrap();
+    // Each reason once, of all pieces together.
+    let found = admin.check_proposal(&proposal(2_000)).await.unwrap();
+    let found: Vec<_> = found.iter().map(|one| (one.passed_over, one.why.as_str(), one.moves)).collect();
+    assert_eq!(found, [(false, "it is frozen", 2), (true, "a\\u{1b}[2Jb", 4)]);
     let error = admin.check_proposal(&proposal(1_500)).await.unwrap_err();
     assert!(error.kind() == ErrorKind::StaleEpoch && error.to_string().contains("plan again"), "{error}");
 }
@@ -682,6 +697,7 @@ async fn f021_an_explanation_is_read_whole_and_escaped() {
         directives: vec![given(4)],
         load: 40,
         load_source: HOSTILE.to_owned(),
+        pin: "w3".to_owned(),
     };
     let whole = answer.clone();
     let fake = Fake::start(move |_| Ok(Answered::Explain(Box::new(whole.clone())))).await;
@@ -692,7 +708,7 @@ async fn f021_an_explanation_is_read_whole_and_escaped() {
     assert_eq!((told.others[0].why.as_str(), &told.others[0].worker), (shown, &worker("w2")));
     assert_eq!((told.home, told.planned.unwrap().to), (Some(worker("w2")), worker("w2")));
     assert!(is_escaped(&told.directives[0]));
-    assert_eq!(told.load, Some((40, shown.to_owned())));
+    assert_eq!((told.load, told.pin), (Some((40, shown.to_owned())), Some(worker("w3"))));
 
     let lacking = v1::ExplainResponse { partition: None, ..answer };
     let fake = Fake::start(move |_| Ok(Answered::Explain(Box::new(lacking.clone())))).await;

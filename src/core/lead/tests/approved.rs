@@ -2,11 +2,12 @@
 
 use super::world::{TTL, World, at, ms, policy};
 use crate::ids::{LogIndex, WorkerId};
-use crate::lead::Settings;
+use crate::lead::{Hindrance, Prospect, Settings, Unfit, prospect};
 use crate::state::{
     ApprovedPlan, Command, Course, GrantReason, Outcome, PartitionChange, Phase, PlanMove, PlanStage,
-    PlanStep, PolicyChange, Released, SkipReason, WorkerChange,
+    PlanStep, PolicyChange, Released, SkipReason, Subject, WorkerChange,
 };
+use std::collections::BTreeSet;
 
 fn worker(name: &str) -> WorkerId {
     WorkerId::new(name).unwrap()
@@ -155,6 +156,73 @@ fn a_freeze_of_the_keyspace_pauses_a_plan_and_a_frozen_worker_is_passed_over() {
     let plan = approve(&mut world, 2..4, "c");
     world.pass(1_000);
     assert_eq!(steps(&world, plan), [PlanStep::Skipped(SkipReason::Frozen); 2]);
+}
+
+/// A pin goes before what was approved earlier, and one whose worker may have nothing holds nothing up.
+#[test]
+fn a_move_of_what_was_pinned_elsewhere_meanwhile_is_passed_over() {
+    let mut world = world(8, PolicyChange { max_moves_in_flight: Some(1), ..policy() });
+    world.worker("a").releases = false;
+    let plan = approve(&mut world, 0..4, "b");
+    world.pass(200);
+    for (partition, to) in [(1, "a"), (2, "b"), (3, "nobody")] {
+        let pin = PartitionChange { pin: Some(Some(worker(to))), ..PartitionChange::default() };
+        let partition = world.key(partition);
+        world.apply(vec![Command::SetPartition { partition, change: pin }]).outcome.unwrap();
+    }
+    world.worker("a").releases = true;
+    world.pass(3_000);
+    let skipped = PlanStep::Skipped(SkipReason::Pinned);
+    assert_eq!(steps(&world, plan), [PlanStep::Begun, skipped, PlanStep::Begun, PlanStep::Begun]);
+    assert_eq!((world.owner(world.key(1)), world.owner(world.key(3))), (Some("a"), Some("b")));
+}
+
+/// What is told of a plan before it is approved, and of one that is carried out.
+#[test]
+fn what_would_become_of_a_move_names_all_that_stands_in_the_way() {
+    let on = Some(true);
+    let of = |world: &World, to: &str| {
+        let partition = world.key(0);
+        let (epoch, from, to) = (world.epoch(partition), worker("a"), worker(to));
+        let planned = PlanMove { partition, epoch, from, to, arrives: false, step: PlanStep::Waiting };
+        prospect(&world.state, &planned, &BTreeSet::new())
+    };
+    let mut world = world(4, policy());
+    let (orders, key) = (world.orders(), world.key(0));
+    assert_eq!(of(&world, "b"), Prospect::Begins(world.epoch(key)));
+    let nobody = Hindrance::NoSession(worker("x"));
+    assert_eq!(of(&world, "x"), Prospect::PassedOver(SkipReason::TargetGone, nobody));
+    let pin = PartitionChange { pin: Some(Some(worker("c"))), ..PartitionChange::default() };
+    world.apply(vec![Command::SetPartition { partition: key, change: pin }]).outcome.unwrap();
+    let pinned = Hindrance::Pinned(worker("c"));
+    assert_eq!(of(&world, "b"), Prospect::PassedOver(SkipReason::Pinned, pinned));
+    for (keyspace, what) in [(Some(orders), Subject::Keyspace(orders)), (None, Subject::Cluster)] {
+        world.apply(vec![Command::Freeze { keyspace, frozen: true }]).outcome.unwrap();
+        assert_eq!(of(&world, "c"), Prospect::Waits(Hindrance::Frozen(what)));
+    }
+    let change = WorkerChange { drained: on, cordoned: on, ..WorkerChange::default() };
+    world.apply(vec![Command::SetWorker { worker: worker("c"), change }]).outcome.unwrap();
+    let both = Hindrance::Unfit(worker("c"), vec![Unfit::Drained, Unfit::Cordoned]);
+    assert_eq!(of(&world, "c"), Prospect::PassedOver(SkipReason::TargetGone, both));
+    let of_partition = PartitionChange { frozen: on, ..PartitionChange::default() };
+    world.apply(vec![Command::SetPartition { partition: key, change: of_partition }]).outcome.unwrap();
+    for keyspace in [Some(orders), None] {
+        world.apply(vec![Command::Freeze { keyspace, frozen: false }]).outcome.unwrap();
+    }
+    let frozen = Hindrance::Frozen(Subject::Partition(key));
+    assert_eq!(of(&world, "b"), Prospect::PassedOver(SkipReason::Frozen, frozen));
+    world.give_back(key, Released::Revoked);
+    world.pass(1_000);
+    let stale = PlanMove {
+        partition: key,
+        epoch: world.epoch(world.key(1)),
+        from: worker("b"),
+        to: worker("a"),
+        arrives: false,
+        step: PlanStep::Waiting,
+    };
+    let moved_on = Prospect::PassedOver(SkipReason::MovedOn, Hindrance::MovedOn);
+    assert_eq!(prospect(&world.state, &stale, &BTreeSet::new()), moved_on);
 }
 
 #[test]

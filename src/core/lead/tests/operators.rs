@@ -156,6 +156,24 @@ fn a_worker_that_is_frozen_and_drained_stands_in_for_nobody_and_the_reason_is_to
     assert_eq!((world.owned_by("b").len(), told(&world).len()), (4, 0));
 }
 
+/// Nobody has the label that the keyspace asks for: its owners are to give up all they have, and nobody may take it.
+#[test]
+fn what_has_to_go_and_nobody_may_take_is_told_with_the_reason() {
+    let mut world = World::of(4, &["a", "b"], policy());
+    let orders = world.orders();
+    let told = |world: &World| world.leader.misplaced(at(world.now), &world.state, orders);
+    assert_eq!(told(&world), None);
+    let constraints = Some(vec!["disk=ssd".parse().unwrap()]);
+    let change = PolicyChange { constraints, ..PolicyChange::default() };
+    world.apply(vec![Command::UpdateKeyspace { keyspace: orders, change }]).outcome.unwrap();
+    world.pass(1_000);
+    assert_eq!(told(&world), Some((4, Unplaced::AllIneligible)));
+    world.join_labelled("c", &[orders], &[("disk", "ssd")]);
+    assert_eq!(told(&world), None, "they go to it");
+    world.pass(5_000);
+    assert_eq!((world.owned_by("c").len(), told(&world)), (4, None));
+}
+
 /// Two frozen workers pass nothing to and fro, and the one that did not return gets it at once.
 #[test]
 fn a_partition_that_a_frozen_worker_gets_at_once_is_not_said_to_wait() {

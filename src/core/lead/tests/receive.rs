@@ -2,7 +2,8 @@
 
 use super::world::{TTL, World, policy};
 use crate::ids::{PartitionId, PartitionKey, SessionId, WorkerId};
-use crate::lead::{NoMove, Unfit, operators_move};
+use crate::lead::{NoMove, Unfit, operators_move, receive, unfit};
+use crate::placement::Constraint;
 use crate::state::{Command, GrantReason, PartitionChange, PolicyChange, Released, Subject, WorkerChange};
 use std::collections::BTreeSet;
 
@@ -77,6 +78,78 @@ fn an_operator_s_move_to_a_worker_that_takes_nothing_says_why() {
     let other = world.create("other", 1, policy());
     world.join("c", &[other]);
     assert_eq!(asked(&world, key, "c"), Err(NoMove::Unfit(worker("c"), Unfit::NotServing)));
+}
+
+/// Whatever is set or frozen: it is there.
+#[test]
+fn a_move_to_the_owner_is_nothing_to_do_whatever_is_frozen() {
+    let on = Some(true);
+    let of_partition = PartitionChange { frozen: on, ..PartitionChange::default() };
+    let set = |change| Command::SetWorker { worker: worker("a"), change };
+    let (_, key) = world();
+    for command in [
+        Command::Freeze { keyspace: None, frozen: true },
+        Command::Freeze { keyspace: Some(key.keyspace), frozen: true },
+        Command::SetPartition { partition: key, change: of_partition },
+        set(WorkerChange { frozen: on, ..WorkerChange::default() }),
+        set(WorkerChange { drained: on, ..WorkerChange::default() }),
+        set(WorkerChange { cordoned: on, ..WorkerChange::default() }),
+        Command::SetPartition {
+            partition: key,
+            change: PartitionChange { pin: Some(Some(worker("b"))), ..PartitionChange::default() },
+        },
+    ] {
+        let (mut world, key) = self::world();
+        world.apply(vec![command.clone()]).outcome.unwrap();
+        assert_eq!(asked(&world, key, "a"), Ok(None), "{command:?}");
+    }
+}
+
+/// A pin goes before a move; one whose worker may have nothing holds nothing up.
+#[test]
+fn a_pinned_partition_is_moved_to_its_pin_alone_while_that_may_have_it() {
+    let (mut world, key) = world();
+    world.join("c", &[key.keyspace]);
+    let pin = PartitionChange { pin: Some(Some(worker("b"))), ..PartitionChange::default() };
+    world.apply(vec![Command::SetPartition { partition: key, change: pin }]).outcome.unwrap();
+    assert_eq!(asked(&world, key, "c"), Err(NoMove::Pinned(worker("b"))));
+    assert!(matches!(asked(&world, key, "b"), Ok(Some(Command::Drain { .. }))));
+    let cordoned = WorkerChange { cordoned: Some(true), ..WorkerChange::default() };
+    world.apply(vec![Command::SetWorker { worker: worker("b"), change: cordoned }]).outcome.unwrap();
+    assert!(matches!(asked(&world, key, "c"), Ok(Some(Command::Drain { .. }))));
+}
+
+#[test]
+fn all_that_stands_in_the_way_is_named_and_the_first_of_it_is_the_refusal() {
+    let constraint: Constraint = "disk=ssd".parse().unwrap();
+    for set in 0u8..128 {
+        let has = |bit: u8| set & (1 << bit) != 0;
+        let (mut world, key) = world();
+        let session = world.session("b");
+        let change = WorkerChange {
+            frozen: has(0).then_some(true),
+            drained: has(1).then_some(true),
+            drained_until_join: has(2).then_some(true),
+            cordoned: has(3).then_some(true),
+            ..WorkerChange::default()
+        };
+        world.apply(vec![Command::SetWorker { worker: worker("b"), change }]).outcome.unwrap();
+        let constraints = has(4).then(|| vec![constraint.clone()]);
+        let change = PolicyChange { constraints, ..PolicyChange::default() };
+        world.apply(vec![Command::UpdateKeyspace { keyspace: key.keyspace, change }]).outcome.unwrap();
+        if has(5) {
+            world.apply(vec![Command::Suspect { sessions: vec![(session, 1)] }]).outcome.unwrap();
+        }
+        if has(6) {
+            world.apply(vec![Command::Withdraw { session }]).outcome.unwrap();
+        }
+        let (state, absent) = (&world.state, BTreeSet::new());
+        let (keyspace, session) = (state.keyspace(key.keyspace).unwrap(), state.session(session).unwrap());
+        let all = unfit(state, keyspace, session, &absent);
+        let expected = [has(0), has(1) || has(2), has(3), has(4), has(5), has(6)];
+        assert_eq!(all.len(), expected.iter().filter(|is| **is).count(), "{all:?}");
+        assert_eq!(receive(state, keyspace, session, &absent).err().as_ref(), all.first());
+    }
 }
 
 #[test]

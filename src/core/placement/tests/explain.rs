@@ -42,6 +42,7 @@ proptest! {
                     prop_assert!(in_flight);
                 }
                 Because::Waits => prop_assert_eq!(spot.standing, Standing::Held),
+                Because::PinWaits => prop_assert!(planned.is_none() && place.map(Pin::To) != spot.pin),
                 Because::StandsIn => {
                     prop_assert!(plan.takers.taking == 0 && spot.counts_at().is_none());
                     let standing = place.map(|at| &world.workers[at.get()].standing);

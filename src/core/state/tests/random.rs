@@ -147,7 +147,9 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         },
         50..=52 => Command::ExtendPlan { plan: plan(state, a), moves: plan_moves(state, b, c) },
         53 => {
-            let why = [SkipReason::MovedOn, SkipReason::TargetGone, SkipReason::Frozen][usize::from(e % 3)];
+            let reasons =
+                [SkipReason::MovedOn, SkipReason::TargetGone, SkipReason::Frozen, SkipReason::Pinned];
+            let why = reasons[usize::from(e % 4)];
             Command::SkipPlanned { plan: plan(state, a), partition, why }
         }
         54 => Command::CancelPlan { plan: plan(state, a), only_open: b % 4 == 0 },

@@ -142,6 +142,15 @@ pub(super) const LIST: &[Mutant] = &[
         &[core("state::tests::plans::a_move_made_for_another_epoch_is_refused_though_the_owner_is_the_same")],
     ),
     mutant(
+        "moved-from-its-pin",
+        "a partition is moved away from the worker that it is pinned to, and taken back",
+        "pins",
+        &[
+            core("lead::tests::receive::a_pinned_partition_is_moved_to_its_pin_alone_while_that_may_have_it"),
+            core("lead::tests::approved::a_move_of_what_was_pinned_elsewhere_meanwhile_is_passed_over"),
+        ],
+    ),
+    mutant(
         "overtaken-move-kept",
         "a move of a plan that was overtaken is tried again and again instead of being passed over",
         "plans",
