@@ -51,6 +51,7 @@
 //! | `mysql` (feature `sqlx-mysql`) | a fence in MariaDB and MySQL, in the user's own transaction |
 //! | `redis` (feature `redis`) | a fence in Redis or Valkey, in one script with the user's own commands |
 //! | `etcd` (feature `etcd`) | a fence in etcd, in one transaction with the user's own |
+//! | `log` (feature `log`, Unix) | a log in a file, checked under its lock; segments whose readers refuse |
 //! | [`conformance`] | the rules as tests, and broken storages that they find |
 //!
 //! A write that timed out is *unknown*, not "not written": read before deciding to write it again.
@@ -63,6 +64,8 @@ mod error;
 pub mod etcd;
 mod fence;
 mod high_water;
+#[cfg(all(feature = "log", unix))]
+pub mod log;
 mod memory;
 #[cfg(feature = "sqlx-mysql")]
 pub mod mysql;
@@ -71,6 +74,8 @@ mod observe;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "rusqlite", all(feature = "log", unix)))]
+mod reply;
 #[cfg(feature = "rusqlite")]
 pub mod sqlite;
 mod token;

@@ -52,7 +52,6 @@
 mod durable;
 mod failure;
 mod raiser;
-mod reply;
 mod row;
 mod schema;
 

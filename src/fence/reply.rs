@@ -13,23 +13,23 @@ struct Slot<T> {
 }
 
 /// The side that answers. Dropped without an answer, it answers that the thread is gone, so nobody waits for ever.
-pub(super) struct Reply<T>(Arc<Mutex<Slot<T>>>);
+pub(crate) struct Reply<T>(Arc<Mutex<Slot<T>>>);
 
 /// The side that waits.
-pub(super) struct Waiting<T>(Arc<Mutex<Slot<T>>>);
+pub(crate) struct Waiting<T>(Arc<Mutex<Slot<T>>>);
 
 /// The thread that owed the answer has ended.
 #[derive(Debug, thiserror::Error)]
 #[error("the fence's thread has ended")]
 struct Ended;
 
-pub(super) fn reply<T>() -> (Reply<T>, Waiting<T>) {
+pub(crate) fn reply<T>() -> (Reply<T>, Waiting<T>) {
     let slot = Arc::new(Mutex::new(Slot { answer: None, waker: None }));
     (Reply(Arc::clone(&slot)), Waiting(slot))
 }
 
 impl<T> Reply<T> {
-    pub(super) fn send(self, answer: Answer<T>) {
+    pub(crate) fn send(self, answer: Answer<T>) {
         self.put(answer);
     }
 
