@@ -8,6 +8,9 @@ use ringfence_core::ids::{ClusterId, Epoch, Scope, SessionId};
 /// The format of the texts. A store of another one is refused.
 const FORMAT: &str = "1";
 
+/// No store is restored so often; what is above was written by hand.
+const MAX_INCARNATION: u64 = 1 << 53;
+
 /// Where the fence's keys are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keys(String);
@@ -78,7 +81,7 @@ impl Binding {
         }
         let cluster = ClusterId::new(word()?).ok()?;
         let etcd = u64::from_str_radix(word()?, 16).ok()?;
-        let incarnation = word()?.parse().ok()?;
+        let incarnation = word()?.parse().ok().filter(|number| *number <= MAX_INCARNATION)?;
         let binding = Binding { cluster, etcd, incarnation };
         // One text for each binding, since it is compared byte by byte.
         (binding.text() == text).then_some(binding)
@@ -184,6 +187,7 @@ mod tests {
             "1 Prod 00000000000000ab 1",
             "1 prod ab 1",
             "1 prod 00000000000000AB 1",
+            "1 prod 00000000000000ab 18446744073709551615",
         ] {
             assert_eq!(Binding::parse(text), None, "{text:?}");
         }

@@ -55,8 +55,10 @@ pub struct Entry {
 
 /// Why nothing was done at the end of the log.
 enum Miss {
-    /// Another file is in its place.
-    Replaced,
+    /// Another file is in its place, since before or since something was written to this one.
+    Replaced {
+        written: bool,
+    },
     Fence(FenceError),
 }
 
@@ -78,9 +80,9 @@ struct Locked {
     by: String,
 }
 
-/// The log's file was replaced while it was opened.
+/// The log's file was replaced in the middle of a call.
 #[derive(Debug, thiserror::Error)]
-#[error("another file took its place meanwhile")]
+#[error("another file took the place of the log meanwhile")]
 struct Moved;
 
 impl FencedLog {
@@ -112,7 +114,7 @@ impl FencedLog {
         match log.locked("opening the log", |_| Ok(())) {
             Ok(()) => Ok(log),
             Err(Miss::Fence(error)) => Err(error),
-            Err(Miss::Replaced) => Err(FenceError::busy("opening the log", Moved)),
+            Err(Miss::Replaced { .. }) => Err(FenceError::busy("opening the log", Moved)),
         }
     }
 
@@ -173,13 +175,13 @@ impl FencedLog {
         };
         match self.locked(doing, raise) {
             // The file that took the place of this one is opened now, and the raise is made there.
-            Err(Miss::Replaced) => {
+            Err(Miss::Replaced { .. }) => {
                 let again = FencedLog::open(&self.path, &self.cluster)?;
                 (self.chain, self.distrusted) = (again.chain, true);
                 self.raised.clear();
-                self.locked(doing, raise).map_err(|miss| miss.or(FenceError::busy(doing, Moved)))?;
+                self.locked(doing, raise).map_err(|miss| miss.or(doing, FenceError::busy(doing, Moved)))?;
             }
-            raised => raised.map_err(|miss| miss.or(FenceError::busy(doing, Moved)))?,
+            raised => raised.map_err(|miss| miss.or(doing, FenceError::busy(doing, Moved)))?,
         }
         self.raised.extend(tokens.iter().map(|token| token.scope().clone()));
         Ok(())
@@ -236,7 +238,7 @@ impl FencedLog {
             }
             chain.append(doing, &records)
         });
-        appended.map_err(|miss| miss.or(FenceError::Replaced { token: tokens[0].clone() }))
+        appended.map_err(|miss| miss.or(doing, FenceError::Replaced { token: tokens[0].clone() }))
     }
 
     /// Checks the tokens and appends nothing. The answer is about the past: anybody may raise between it and what follows,
@@ -260,7 +262,7 @@ impl FencedLog {
         // To the end of a whole record, which no later one changes.
         let end = self.locked("reading the log", |chain| Ok(chain.end()));
         let end = match end {
-            Err(Miss::Replaced) => None,
+            Err(Miss::Replaced { .. }) => None,
             Err(Miss::Fence(error)) => return Err(error),
             Ok(end) => Some(end),
         };
@@ -279,7 +281,7 @@ impl FencedLog {
     /// As [`FencedLog::read`], and [`FenceError::Busy`].
     pub fn highest(&mut self, scope: &Scope) -> Result<Option<Epoch>, FenceError> {
         let row = match self.locked("reading the fence", |chain| Ok(chain.row(scope))) {
-            Err(Miss::Replaced) => FencedLog::open(&self.path, &self.cluster)?.chain.row(scope),
+            Err(Miss::Replaced { .. }) => FencedLog::open(&self.path, &self.cluster)?.chain.row(scope),
             Err(Miss::Fence(error)) => return Err(error),
             Ok(row) => row,
         };
@@ -326,29 +328,30 @@ impl FencedLog {
     ) -> Result<T, Miss> {
         let file = self.chain.disk().try_clone().map_err(failed(doing))?;
         let _lock = Lock::of(&file, self.turn.as_ref(), &self.path, self.wait)?;
-        match std::fs::metadata(&self.path) {
-            Ok(there) => {
-                let here = file.metadata().map_err(failed(doing))?;
-                if (there.dev(), there.ino()) != (here.dev(), here.ino()) {
-                    return Err(Miss::Replaced);
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(FenceError::NotInstalled.into());
-            }
-            Err(error) => return Err(failed(doing)(error).into()),
+        if !in_place(&file, &self.path, doing)? {
+            return Err(Miss::Replaced { written: false });
         }
         self.chain.read_on(Tail::Cut, None, |_, _, _| ())?;
         of_cluster(&self.chain, &self.cluster)?;
-        Ok(work(&mut self.chain)?)
+        let before = self.chain.end();
+        let done = work(&mut self.chain)?;
+        // What was written to a file that is in its place no more is answered to nobody.
+        match in_place(&file, &self.path, doing) {
+            Ok(true) => Ok(done),
+            Ok(false) | Err(FenceError::NotInstalled) => {
+                Err(Miss::Replaced { written: self.chain.end() > before })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
 impl Miss {
-    /// The fence's error; this one where the file was replaced.
-    fn or(self, replaced: FenceError) -> FenceError {
+    /// The fence's error; this one where the file had been replaced before anything was written.
+    fn or(self, doing: &'static str, replaced: FenceError) -> FenceError {
         match self {
-            Miss::Replaced => replaced,
+            Miss::Replaced { written: false } => replaced,
+            Miss::Replaced { written: true } => FenceError::store(doing, Moved),
             Miss::Fence(error) => error,
         }
     }
@@ -383,6 +386,16 @@ fn decided(chain: &Chain<File>, tokens: &[&FencingToken], decide: Decide) -> Res
         after.insert(token.scope(), decide(row, token)?);
     }
     Ok(after.iter().any(|(scope, row)| chain.row(scope) != Some(*row)))
+}
+
+/// Whether the path still leads to this file.
+fn in_place(file: &File, path: &Path, doing: &'static str) -> Result<bool, FenceError> {
+    let there = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(FenceError::NotInstalled),
+        there => there.map_err(failed(doing))?,
+    };
+    let here = file.metadata().map_err(failed(doing))?;
+    Ok((there.dev(), there.ino()) == (here.dev(), here.ino()))
 }
 
 fn open(path: &Path) -> Result<File, FenceError> {

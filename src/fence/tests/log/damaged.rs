@@ -109,6 +109,23 @@ fn t15_another_file_in_the_place_of_the_log_accepts_nobody_until_they_have_raise
     assert!(matches!(next.append(from_ref(&new), b"x"), Err(FenceError::NotInstalled)));
 }
 
+/// Between the check and the answer, at the worst moment.
+#[test]
+fn t15_an_append_to_a_file_that_is_replaced_meanwhile_is_unknown_and_a_raise_goes_to_the_new_one() {
+    let Story { place, mut log, owner, .. } = story();
+    let copy = place.dir().join("copy");
+    std::fs::copy(place.path(), &copy).unwrap();
+    let appended = log.append_with(from_ref(&owner), || {
+        std::fs::rename(&copy, place.path()).unwrap();
+        vec![b"to nowhere".to_vec()]
+    });
+    assert_eq!(appended.unwrap_err().kind(), FenceErrorKind::Store);
+    assert!(matches!(log.append(from_ref(&owner), b"v"), Err(FenceError::Replaced { .. })));
+    log.raise(&owner).unwrap();
+    log.append(from_ref(&owner), b"four").unwrap();
+    assert_eq!(texts(&mut place.open()), ["one", "two", "three", "four"]);
+}
+
 /// The control, and the limit: a process that comes after the restore cannot know of it.
 #[test]
 fn t57_t15_a_process_that_has_seen_nothing_believes_the_copy() {

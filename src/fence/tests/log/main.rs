@@ -5,6 +5,7 @@
 
 mod cases;
 mod damaged;
+mod flawed;
 mod page;
 mod processes;
 mod property;
