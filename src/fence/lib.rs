@@ -52,6 +52,7 @@
 //! | `redis` (feature `redis`) | a fence in Redis or Valkey, in one script with the user's own commands |
 //! | `etcd` (feature `etcd`) | a fence in etcd, in one transaction with the user's own |
 //! | `log` (feature `log`, Unix) | a log in a file, checked under its lock; segments whose readers refuse |
+//! | `object` (feature `object-store`) | a fence in an object store (S3, GCS, Azure, a local folder), in the manifest that names the data |
 //! | [`conformance`] | the rules as tests, and broken storages that they find |
 //!
 //! A write that timed out is *unknown*, not "not written": read before deciding to write it again.
@@ -69,6 +70,8 @@ pub mod log;
 mod memory;
 #[cfg(feature = "sqlx-mysql")]
 pub mod mysql;
+#[cfg(feature = "object-store")]
+pub mod object;
 mod observe;
 #[cfg(any(feature = "tokio-postgres", feature = "sqlx-postgres"))]
 pub mod postgres;
