@@ -82,7 +82,8 @@ impl fmt::Display for Enforcement {
 /// A resource that cannot compare tokens: a mail server, somebody's HTTP API, a plain file.
 ///
 /// Raising it does nothing. It is declared as [`DeclaredFence::advisory`], so that `status` shows it and nobody takes it
-/// for protected.
+/// for protected. What helps there is an idempotency key and a record of what may have happened:
+/// [`effects`](crate::effects).
 #[derive(Clone, Copy, Debug)]
 pub struct CannotCheck;
 

@@ -53,6 +53,7 @@
 //! | `etcd` (feature `etcd`) | a fence in etcd, in one transaction with the user's own |
 //! | `log` (feature `log`, Unix) | a log in a file, checked under its lock; segments whose readers refuse |
 //! | `object` (feature `object-store`) | a fence in an object store (S3, GCS, Azure, a local folder), in the manifest that names the data |
+//! | [`effects`] | what no fence can refuse, such as a payment: a key that every owner derives alike, and a record of what may have happened |
 //! | [`conformance`] | the rules as tests, and broken storages that they find |
 //!
 //! A write that timed out is *unknown*, not "not written": read before deciding to write it again.
@@ -60,6 +61,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod effects;
 mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;

@@ -46,9 +46,10 @@ impl Failure {
         }
     }
 
-    /// Whether the schema, or the function in it, is not there.
+    /// Whether the schema, or what is asked of it, is not there.
     pub(super) fn is_of_a_missing_fence(&self) -> bool {
-        matches!(self.code.as_deref(), Some("3F000" | "42883")) && self.message.contains("ringfence")
+        matches!(self.code.as_deref(), Some("3F000" | "42883" | "42P01"))
+            && self.message.contains("ringfence")
     }
 }
 

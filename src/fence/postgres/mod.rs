@@ -53,6 +53,7 @@
 //! ends such a transaction; or let the raise end it ([`PostgresFence::ending_blockers`]).
 
 mod connection;
+mod effects;
 mod failure;
 mod statement;
 #[cfg(feature = "sqlx-postgres")]
@@ -61,6 +62,7 @@ mod with_sqlx;
 mod with_tokio_postgres;
 
 pub use connection::{Begin, Connection, InTransaction};
+pub use effects::PostgresEffects;
 #[cfg(feature = "sqlx-postgres")]
 pub use with_sqlx::SqlxRaiser;
 #[cfg(feature = "tokio-postgres")]

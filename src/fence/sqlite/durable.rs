@@ -14,11 +14,11 @@ const EXTRA: i64 = 3;
 /// # Errors
 /// [`FenceError::NotDurable`] where the connection's settings cannot be made good; whatever `work` answers, and then
 /// nothing is committed.
-pub(super) fn durably<T>(
+pub(super) fn durably<T, E: From<FenceError>>(
     conn: &Connection,
     doing: &'static str,
-    work: impl FnOnce(&Transaction<'_>) -> Result<T, FenceError>,
-) -> Result<T, FenceError> {
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+) -> Result<T, E> {
     let _lifted = Lifted::new(conn)?;
     // `new_unchecked`, because `conn` is shared with the guard above. SQLite itself refuses a transaction within another.
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate).map_err(failed(doing))?;
@@ -117,7 +117,9 @@ mod tests {
                 other => panic!("{pragma} {value}: {other:?}"),
             }
         }
-        assert!(durably(&Connection::open_in_memory().unwrap(), "testing", |_| Ok(())).is_ok());
+        assert!(
+            durably(&Connection::open_in_memory().unwrap(), "testing", |_| Ok::<_, FenceError>(())).is_ok()
+        );
     }
 
     #[test]
@@ -125,7 +127,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let conn = Connection::open(dir.path().join("f")).unwrap();
         conn.execute_batch("CREATE TABLE t (x); BEGIN; INSERT INTO t VALUES (1)").unwrap();
-        assert!(matches!(durably(&conn, "testing", |_| Ok(())), Err(FenceError::Store { .. })));
+        let nested = durably(&conn, "testing", |_| Ok(()));
+        assert!(matches!(nested, Err(FenceError::Store { .. })));
         conn.execute_batch("COMMIT").unwrap();
         assert_eq!(conn.query_row("SELECT count(*) FROM t", (), |r| r.get::<_, i64>(0)), Ok(1));
     }

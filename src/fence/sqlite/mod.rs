@@ -50,11 +50,13 @@
 //! An in-memory database has a fence that dies with its data, which is all it needs to do.
 
 mod durable;
+mod effects;
 mod failure;
 mod raiser;
 mod row;
 mod schema;
 
+pub use effects::SqliteEffects;
 pub use raiser::{MAX_QUEUED_RAISES, SqliteRaiser};
 pub use schema::FORMAT;
 

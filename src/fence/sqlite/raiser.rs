@@ -103,7 +103,7 @@ fn serve(fence: &SqliteFence, conn: &Connection, asks: &Receiver<Ask>) {
 
 /// Raises a batch. Each gets its own decision; nobody is answered before the commit.
 fn raise(conn: &Connection, raises: Vec<(FencingToken, Reply<()>)>) {
-    let decided = durable::durably(conn, "raising the fence", |tx| {
+    let decided = durable::durably::<_, FenceError>(conn, "raising the fence", |tx| {
         Ok(raises.iter().map(|(token, _)| raise_row(tx, token, HighWater::raise)).collect::<Vec<_>>())
     });
     match decided {

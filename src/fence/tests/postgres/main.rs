@@ -6,10 +6,13 @@ mod cases;
 mod controls;
 mod crash;
 mod database;
+mod effects;
 mod installing;
 mod interleavings;
 mod model;
 mod page;
+#[path = "../shared/payments.rs"]
+mod payments;
 mod server;
 mod stale;
 mod subject;

@@ -5,8 +5,12 @@
 mod cases;
 mod corrupt;
 mod crash;
+mod effects;
 mod flawed;
 mod locking;
+mod page;
+#[path = "../shared/payments.rs"]
+mod payments;
 mod raiser;
 mod subject;
 
