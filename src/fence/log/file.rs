@@ -22,6 +22,10 @@ const WAIT: Duration = Duration::from_secs(5);
 /// How often the lock is tried while it is waited for. There is no way to wait for it with a limit.
 const POLL: Duration = Duration::from_millis(1);
 
+/// How a log is locked by who appends, and by who only reads.
+const ALONE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
+const SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
+
 /// How long the turn is waited for.
 const TURN: Duration = Duration::from_millis(100);
 
@@ -275,6 +279,32 @@ impl FencedLog {
         of_cluster(&chain, &self.cluster)
     }
 
+    /// Shows every entry to somebody who may read the file and no more, such as a report. It is no owner's read: the next
+    /// entry may come at once, and the last one may be of a process that died before it was flushed.
+    ///
+    /// # Errors
+    /// As [`FencedLog::read`], and [`FenceError::Busy`] while somebody appends for longer than five seconds.
+    pub fn read_only(
+        path: impl AsRef<Path>,
+        cluster: &ClusterId,
+        mut show: impl FnMut(Entry),
+    ) -> Result<(), FenceError> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(opening)?;
+        let end = {
+            // Nobody is in the middle of an append now.
+            let _lock = Lock::within(&file, SHARED, path, Instant::now(), WAIT)?;
+            file.metadata().map_err(failed("reading the log"))?.len()
+        };
+        let mut chain = Chain::new(file, path.display().to_string());
+        chain.read_on(Tail::Leave, Some(end), |end, record, accepted| {
+            if accepted && record.kind == Kind::Write {
+                show(Entry::of(end, record));
+            }
+        })?;
+        of_cluster(&chain, cluster)
+    }
+
     /// The highest epoch seen of a scope; `None` when it was never raised.
     ///
     /// # Errors
@@ -399,10 +429,14 @@ fn in_place(file: &File, path: &Path, doing: &'static str) -> Result<bool, Fence
 }
 
 fn open(path: &Path) -> Result<File, FenceError> {
-    File::options().read(true).write(true).open(path).map_err(|error| match error.kind() {
+    File::options().read(true).write(true).open(path).map_err(opening)
+}
+
+fn opening(error: io::Error) -> FenceError {
+    match error.kind() {
         io::ErrorKind::NotFound => FenceError::NotInstalled,
         _ => FenceError::store("opening the log", error),
-    })
+    }
 }
 
 /// The file's lock; it ends when this is dropped.
@@ -420,18 +454,33 @@ impl<'a> Lock<'a> {
         // takes the turn first, and whoever comes then waits for it; but not for long, or one that is stopped while it waits
         // would hold up everybody.
         let _turn = match turn {
-            Some(turn) => Lock::until(turn, start, wait.min(TURN))?,
+            Some(turn) => Lock::until(turn, ALONE, start, wait.min(TURN))?,
             None => None,
         };
-        Lock::until(file, start, wait)?.ok_or_else(|| {
+        Lock::within(file, ALONE, path, start, wait)
+    }
+
+    fn within(
+        file: &'a File,
+        how: FlockOperation,
+        path: &Path,
+        start: Instant,
+        wait: Duration,
+    ) -> Result<Lock<'a>, FenceError> {
+        Lock::until(file, how, start, wait)?.ok_or_else(|| {
             let (path, by) = (path.to_path_buf(), place::holder(file));
             FenceError::busy("waiting for the log", Locked { path, waited: wait, by })
         })
     }
 
-    fn until(file: &'a File, start: Instant, wait: Duration) -> Result<Option<Lock<'a>>, FenceError> {
+    fn until(
+        file: &'a File,
+        how: FlockOperation,
+        start: Instant,
+        wait: Duration,
+    ) -> Result<Option<Lock<'a>>, FenceError> {
         loop {
-            let lock = Lock::try_of(file)?;
+            let lock = Lock::try_of(file, how)?;
             if lock.is_some() || start.elapsed() >= wait {
                 return Ok(lock);
             }
@@ -439,8 +488,8 @@ impl<'a> Lock<'a> {
         }
     }
 
-    fn try_of(file: &'a File) -> Result<Option<Lock<'a>>, FenceError> {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+    fn try_of(file: &'a File, how: FlockOperation) -> Result<Option<Lock<'a>>, FenceError> {
+        match flock(file, how) {
             Ok(()) => Ok(Some(Lock(file))),
             Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(None),
             Err(error) => Err(FenceError::store("locking the log", error)),

@@ -146,6 +146,29 @@ fn t48_records_that_are_appended_without_asking_are_found() {
     assert_eq!(log.append(from_ref(&owner), b"v").unwrap_err().kind(), FenceErrorKind::Corrupt);
 }
 
+/// A log that was never finished at its end, and may not be written, is read all the same.
+#[test]
+fn who_may_only_read_is_shown_the_entries_and_changes_nothing() {
+    let Story { place, .. } = story();
+    place.tear();
+    let mut permissions = std::fs::metadata(place.path()).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(place.path(), permissions).unwrap();
+    let before = place.bytes();
+    let read = |name| {
+        let mut texts = Vec::new();
+        let read = FencedLog::read_only(place.path(), &cluster(name), |entry| {
+            texts.push(String::from_utf8(entry.payload).unwrap());
+        });
+        read.map(|()| texts)
+    };
+    assert_eq!(read("prod").unwrap(), ["one", "two", "three"]);
+    assert!(matches!(read("test"), Err(FenceError::WrongCluster { .. })));
+    assert_eq!(place.bytes(), before);
+    let none = FencedLog::read_only(place.dir().join("none"), &cluster("prod"), |_| ());
+    assert!(matches!(none, Err(FenceError::NotInstalled)));
+}
+
 #[test]
 fn an_entry_of_the_largest_size_fits_and_a_larger_one_is_unfit() {
     let Story { place, mut log, owner, .. } = story();
