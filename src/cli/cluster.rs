@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
-use crate::operator::{Sure, planned};
+use crate::operator::{Sure, Who, planned};
 use crate::output::{Table, properties};
 use crate::shape::ClusterShape;
 use crate::text::plain;
@@ -37,9 +37,8 @@ Example:
         /// Its id and where the other nodes reach it; an id is never used twice
         #[arg(value_name = "ID=HOST:PORT")]
         node: NodeArg,
-        /// Say what would be done, and do nothing
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        who: Who,
     },
     /// Remove a node for good; its id is never used again
     #[command(after_help = "\
@@ -54,9 +53,8 @@ Example:
         /// Its id
         #[arg(value_parser = node_id)]
         id: NodeId,
-        /// Say what would be done, and do nothing
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        who: Who,
         #[command(flatten)]
         sure: Sure,
     },
@@ -65,9 +63,8 @@ Example:
         /// To this node; otherwise to whichever voter is the furthest
         #[arg(long, value_name = "ID", value_parser = node_id)]
         to: Option<NodeId>,
-        /// Say what would be done, and do nothing
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        who: Who,
     },
 }
 
@@ -111,12 +108,12 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
             output.show(&ClusterShape::from(&status), || text(&status))?;
             return Ok(Exit::Done);
         }
-        Verb::AddNode { node, dry_run: true } => {
+        Verb::AddNode { node, who } if who.dry_run => {
             let status = admin.cluster_status().await?;
             (planned(!votes_at(&status, &node)), node.id)
         }
-        Verb::AddNode { node, dry_run: false } => {
-            let voters = add(&admin, &node).await?;
+        Verb::AddNode { node, who } => {
+            let voters = add(&who.asking(admin), &node).await?;
             if let Some(voters) = voters {
                 let shape = DoneShape { result: "added", node: node.id.get() };
                 output.changed(shape.result, &shape, || added(node.id, voters))?;
@@ -124,12 +121,14 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
             }
             ("unchanged", node.id)
         }
-        Verb::RemoveNode { id, dry_run, sure } => {
-            sure.or_terminal(dry_run)?;
-            (remove(&admin, id, dry_run, sure).await?, id)
+        Verb::RemoveNode { id, who, sure } => {
+            sure.or_terminal(who.dry_run)?;
+            (remove(&who.asking(admin), id, who.dry_run, sure).await?, id)
         }
-        Verb::TransferLeader { to, dry_run: true } => would_transfer(&admin.health().await?.cluster, to)?,
-        Verb::TransferLeader { to, dry_run: false } => transfer(&admin, to).await?,
+        Verb::TransferLeader { to, who } if who.dry_run => {
+            would_transfer(&admin.health().await?.cluster, to)?
+        }
+        Verb::TransferLeader { to, who } => transfer(&who.asking(admin), to).await?,
     };
     let id = node.get();
     let sentence = match result {

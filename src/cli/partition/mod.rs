@@ -41,7 +41,8 @@ enum Verb {
     /// Move a partition: its owner is told to stop, then the worker named is granted it
     #[command(after_help = "\
 It returns when the old owner is told to stop; with --wait, when the new one is ready. Nothing is done when that worker
-owns the partition already. Balancing may move it away again; see `ringfence keyspace update --balance false`.
+owns the partition already. Balancing may move it away again; see `ringfence keyspace update --balance false`. What is pinned to
+another worker that may have it is not moved: unpin it first.
 
 Example:
   ringfence partition move orders/17 --to worker-3 --wait")]

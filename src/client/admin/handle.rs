@@ -439,7 +439,8 @@ impl Admin {
     /// catch up).
     pub async fn add_node(&self, node: NodeId, address: &str) -> Result<(), Error> {
         Endpoint::from_address(address)?;
-        let request = v1::AddNodeRequest { node: node.get(), address: address.to_owned() };
+        let directive = self.said();
+        let request = v1::AddNodeRequest { node: node.get(), address: address.to_owned(), directive };
         self.ask(ADD_NODE, request, async |mut c, r| c.add_node(r).await).await?;
         Ok(())
     }
@@ -455,7 +456,7 @@ impl Admin {
     /// [`ErrorKind::NotFound`], [`ErrorKind::Refused`] (the last node); [`ErrorKind::UnknownOutcome`] when nobody could say what
     /// became of it in time.
     pub async fn remove_node(&self, node: NodeId) -> Result<bool, Error> {
-        let request = v1::RemoveNodeRequest { node: node.get(), dry_run_of: 0 };
+        let request = v1::RemoveNodeRequest { node: node.get(), dry_run_of: 0, directive: self.said() };
         let within = self.within.unwrap_or(RECONFIGURE.within);
         let ends = Instant::now().checked_add(within);
         let mut may_be_done = false;
@@ -463,7 +464,7 @@ impl Admin {
             let left = ends.map_or(within, |ends| ends.saturating_duration_since(Instant::now()));
             let call = REMOVE_NODE.within(left);
             let send = |channel| {
-                let mut client = admin(channel);
+                let (mut client, request) = (admin(channel), request.clone());
                 async move { client.remove_node(request).await }
             };
             match self.coordinator.call(call, send).await {
@@ -494,7 +495,7 @@ impl Admin {
     /// # Errors
     /// As [`Admin::remove_node`].
     pub async fn plan_remove_node(&self, node: NodeId) -> Result<bool, Error> {
-        let request = v1::RemoveNodeRequest { node: 0, dry_run_of: node.get() };
+        let request = v1::RemoveNodeRequest { node: 0, dry_run_of: node.get(), directive: None };
         let answer = self.ask(READ, request, async |mut c, r| c.remove_node(r).await).await?;
         Ok(!answer.unchanged)
     }
@@ -504,7 +505,7 @@ impl Admin {
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::Refused`] (it is not a voter or did not take over).
     pub async fn transfer_leadership(&self, to: Option<NodeId>) -> Result<NodeId, Error> {
-        let request = v1::TransferLeadershipRequest { to: to.map_or(0, NodeId::get) };
+        let request = v1::TransferLeadershipRequest { to: to.map_or(0, NodeId::get), directive: self.said() };
         let answer = self.ask(RECONFIGURE, request, async |mut c, r| c.transfer_leadership(r).await).await?;
         NodeId::new(answer.leader).map_err(Error::malformed)
     }

@@ -3,12 +3,15 @@
 use super::majority;
 use crate::context::Context;
 use crate::formation::{self, Formation, Removal, members_failure};
+use crate::placement::directive::{direct, said};
 use crate::raft::{Member, RaftStatus};
+use crate::refusal;
 use crate::settings::Founders;
 use ringfence_api::Failure;
 use ringfence_api::convert::{InvalidField, checked};
 use ringfence_api::v1;
 use ringfence_core::ids::{LogIndex, NodeId, Term};
+use ringfence_core::state::Subject;
 use std::time::Duration;
 
 /// How long a new node may take to catch up. It may have a snapshot to receive, of tens of megabytes.
@@ -94,7 +97,8 @@ pub(super) async fn add(
 ) -> Result<(), Failure> {
     let node = checked::node_id("node", request.node)?;
     crate::settings::check_address(&request.address).map_err(|why| InvalidField::new("address", why))?;
-    formation::add(formation, context, node, &request.address, CATCH_UP).await
+    let given = said(&context.replica.lock().state, request.directive);
+    formation::add(formation, context, node, &request.address, CATCH_UP, given.as_ref()).await
 }
 
 /// Removes a node for good. Its id is noted, and never used again. False when it was removed before: whoever does not know what
@@ -125,7 +129,8 @@ pub(super) async fn remove(
         return Ok(true);
     }
     // Before it is: a leader that removes itself cannot note anything afterwards.
-    formation::note_removal(context, node).await?;
+    let given = said(&context.replica.lock().state, request.directive);
+    formation::note_removal(context, node, given.as_ref()).await?;
     context.raft.remove_member(node).await.map_err(members_failure)?;
     tracing::warn!(%node, "removed a node");
     Ok(true)
@@ -156,7 +161,7 @@ pub(super) async fn transfer(
     request: v1::TransferLeadershipRequest,
 ) -> Result<NodeId, Failure> {
     let to = (request.to != 0).then(|| checked::node_id("to", request.to)).transpose()?;
-    context.confirm().await?;
+    let (term, _) = context.confirm().await?;
     let members = context.raft.status().borrow().members.clone();
     if let Some(to) = to {
         match members.get(&to) {
@@ -171,6 +176,15 @@ pub(super) async fn transfer(
             }
             Some(_) => {}
         }
+    }
+    // Before it is: who has handed the lead on cannot note anything afterwards.
+    let given = said(&context.replica.lock().state, request.directive);
+    if let Some(given) = given.filter(|_| to != Some(context.raft.status().borrow().node)) {
+        let what = to.map_or("hand the lead to another node".to_owned(), |to| {
+            format!("hand the lead to node {}", to.get())
+        });
+        let noted = context.propose(None, vec![direct(Subject::Cluster, &given, &what)], Some(term)).await?;
+        noted.map_err(|refusal| refusal::to_failure(context, &refusal.why))?;
     }
     let leader = context.raft.transfer_leadership(to).await.map_err(members_failure)?;
     tracing::info!(%leader, "an operator moved leadership");

@@ -324,12 +324,23 @@ async fn f106_a_node_that_does_not_lead_names_the_one_that_does_and_leadership_c
     assert_eq!((hint.node.get(), hint.address.as_str()), (leader, cluster.address(leader)));
 
     let mut admin = cluster.admin(leader).await;
-    let absent = admin.transfer_leadership(v1::TransferLeadershipRequest { to: 9 }).await.unwrap_err();
+    let absent = admin
+        .transfer_leadership(v1::TransferLeadershipRequest { to: 9, directive: None })
+        .await
+        .unwrap_err();
     assert_eq!(kind(&absent), ErrorKind::NotFound);
-    let moved = admin.transfer_leadership(v1::TransferLeadershipRequest { to: other }).await.unwrap();
+    let moved = admin
+        .transfer_leadership(v1::TransferLeadershipRequest { to: other, directive: None })
+        .await
+        .unwrap();
     assert_eq!(moved.into_inner().leader, other);
     assert_eq!(
-        kind(&admin.remove_node(v1::RemoveNodeRequest { node: leader, dry_run_of: 0 }).await.unwrap_err()),
+        kind(
+            &admin
+                .remove_node(v1::RemoveNodeRequest { node: leader, dry_run_of: 0, directive: None })
+                .await
+                .unwrap_err()
+        ),
         ErrorKind::NotLeader
     );
 }
@@ -338,11 +349,11 @@ async fn f106_a_node_that_does_not_lead_names_the_one_that_does_and_leadership_c
 async fn the_last_node_and_a_stranger_are_not_removed() {
     let node = testing::alone().await;
     let mut admin = testing::admin(&node).await;
-    let remove = |node| v1::RemoveNodeRequest { node, dry_run_of: 0 };
+    let remove = |node| v1::RemoveNodeRequest { node, dry_run_of: 0, directive: None };
     assert_eq!(kind(&admin.remove_node(remove(1)).await.unwrap_err()), ErrorKind::Refused);
     assert_eq!(kind(&admin.remove_node(remove(7)).await.unwrap_err()), ErrorKind::NotFound);
     assert_eq!(kind(&admin.remove_node(remove(0)).await.unwrap_err()), ErrorKind::Invalid);
-    let dry_run = |node| v1::RemoveNodeRequest { node: 0, dry_run_of: node };
+    let dry_run = |node| v1::RemoveNodeRequest { node: 0, dry_run_of: node, directive: None };
     assert_eq!(kind(&admin.remove_node(dry_run(1)).await.unwrap_err()), ErrorKind::Refused);
     assert_eq!(kind(&admin.remove_node(dry_run(7)).await.unwrap_err()), ErrorKind::NotFound);
 }

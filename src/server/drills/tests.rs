@@ -436,7 +436,11 @@ async fn a_change_of_leader_ends_a_drill_without_a_result() {
     let stall = v1::RunDrillRequest { mode: DrillMode::Stall.into(), timeout_ms: 1_200_000, ..ask() };
     let running = run(&admin, stall);
     let (_, line) = first.hold().await;
-    admin.clone().transfer_leadership(v1::TransferLeadershipRequest { to: 0 }).await.unwrap();
+    admin
+        .clone()
+        .transfer_leadership(v1::TransferLeadershipRequest { to: 0, directive: None })
+        .await
+        .unwrap();
     let failure = running.await.unwrap().unwrap_err();
     assert!(
         failure.kind() == ErrorKind::UnknownOutcome && failure.message().contains("run it again"),

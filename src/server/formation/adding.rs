@@ -9,11 +9,12 @@ use super::naming::request_id;
 use super::wire::{Adopt, Hello};
 use crate::context::Context;
 use crate::identity::{Belonging, Member};
+use crate::placement::directive::{Given, direct, directed};
 use crate::raft::{MembersError, RaftStatus};
 use crate::refusal;
 use ringfence_api::Failure;
 use ringfence_core::ids::{ClusterId, LogIndex, NodeId, Term};
-use ringfence_core::state::{Command, Request};
+use ringfence_core::state::{Command, Request, Subject};
 use std::time::Duration;
 
 /// Adds a node that waits for it. The future may be dropped: the node is not left half-added.
@@ -27,6 +28,7 @@ pub(crate) async fn add(
     node: NodeId,
     address: &str,
     patience: Duration,
+    given: Option<&Given>,
 ) -> Result<(), Failure> {
     let (term, seen) = context.confirm().await?;
     let status = context.raft.status().borrow().clone();
@@ -43,7 +45,9 @@ pub(crate) async fn add(
     let answer = peers.hello(&formation.hello(), node, address).await.map_err(unfit)?;
     fit(&answer.hello, node, &cluster, address).map_err(unfit)?;
 
-    note(context, term, seen, &cluster, &answer.hello).await?;
+    let what = format!("add node {} at {address}", node.get());
+    let named = directed(Subject::Cluster, given, &what, Command::NoteNode { node });
+    note(context, term, seen, &cluster, &answer.hello, named).await?;
     let adopt = adoption(&status, cluster, &answer.hello, address);
     peers.adopt(&adopt, address).await.map_err(|why| {
         Failure::refused(format_args!("{why}; it is not a member, ask again to go on from here"))
@@ -61,14 +65,22 @@ pub(crate) async fn add(
 
 /// Notes that a node is about to be removed. The answer to its adding is remembered, so that an adding that was
 /// interrupted goes on; this one, which is younger, is remembered as long and says that there is nothing to go on with.
-pub(crate) async fn note_removal(context: &Context, node: NodeId) -> Result<(), Failure> {
+pub(crate) async fn note_removal(
+    context: &Context,
+    node: NodeId,
+    given: Option<&Given>,
+) -> Result<(), Failure> {
     let (term, seen) = context.confirm().await?;
     let cluster = context.replica.lock().state.cluster().map(|cluster| cluster.id.clone());
     let cluster = cluster.ok_or_else(|| Failure::unavailable("the cluster is not formed yet; ask again"))?;
     let request = Request::Operator { id: request_id(&cluster, &removal_of(node)), seen };
-    // It changes nothing: the answer is what is wanted.
-    let nothing = vec![Command::Clear { sessions: Vec::new() }];
-    let noted = context.propose(Some(request), nothing, Some(term)).await?;
+    // It changes nothing: the answer is what is wanted, and who asked for it.
+    let what = format!("remove node {}", node.get());
+    let note = match given {
+        Some(given) => direct(Subject::Cluster, given, &what),
+        None => Command::Clear { sessions: Vec::new() },
+    };
+    let noted = context.propose(Some(request), vec![note], Some(term)).await?;
     noted.map(|_| ()).map_err(|refusal| refusal::to_failure(context, &refusal.why))
 }
 
@@ -129,11 +141,12 @@ async fn note(
     seen: LogIndex,
     cluster: &ClusterId,
     answered: &Hello,
+    commands: Vec<Command>,
 ) -> Result<(), Failure> {
     let (node, incarnation) = (answered.node, answered.incarnation.get());
     let id = request_id(cluster, &format!("add/{}/{incarnation}", node.get()));
     let request = Request::Operator { id, seen };
-    let noted = context.propose(Some(request), vec![Command::NoteNode { node }], Some(term)).await?;
+    let noted = context.propose(Some(request), commands, Some(term)).await?;
     noted.map(|_| ()).map_err(|refusal| refusal::to_failure(context, &refusal.why))
 }
 

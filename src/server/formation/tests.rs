@@ -171,7 +171,7 @@ async fn f066_a_node_is_added_when_it_waits_for_it_and_its_id_is_used_once() {
     let mut cluster = Cluster::formed().await;
     let leader = cluster.leader().await;
     let mut admin = cluster.admin(leader).await;
-    let four = v1::AddNodeRequest { node: 4, address: cluster.address(4).to_owned() };
+    let four = v1::AddNodeRequest { node: 4, address: cluster.address(4).to_owned(), directive: None };
 
     // It does not run yet: nothing is changed, its id included.
     let refused = Failure::decode(&admin.add_node(four.clone()).await.unwrap_err());
@@ -195,12 +195,12 @@ async fn f066_a_node_is_added_when_it_waits_for_it_and_its_id_is_used_once() {
     let status = admin.cluster_status(v1::ClusterStatusRequest {}).await.unwrap().into_inner();
     assert!(status.nodes.iter().any(|n| n.node == 4 && n.role() == v1::NodeRole::Follower), "{status:?}");
 
-    let remove = v1::RemoveNodeRequest { node: 4, dry_run_of: 0 };
-    let dry_run = v1::RemoveNodeRequest { node: 0, dry_run_of: 4 };
+    let remove = v1::RemoveNodeRequest { node: 4, dry_run_of: 0, directive: None };
+    let dry_run = v1::RemoveNodeRequest { node: 0, dry_run_of: 4, directive: None };
     for (request, unchanged) in
-        [(dry_run, false), (dry_run, false), (remove, false), (remove, true), (dry_run, true)]
+        [(&dry_run, false), (&dry_run, false), (&remove, false), (&remove, true), (&dry_run, true)]
     {
-        let answer = admin.remove_node(request).await.unwrap().into_inner();
+        let answer = admin.remove_node(request.clone()).await.unwrap().into_inner();
         assert_eq!(answer.unchanged, unchanged, "{request:?}");
     }
     // It runs on, with the data that it was added with.
@@ -283,7 +283,10 @@ async fn f012_f039_an_old_copy_of_a_directory_is_noticed_and_stays_out() {
         assert!(again.is_some_and(|error| error.has_forgotten()));
         let mut admin = cluster.admin(leader).await;
         admin.create_keyspace(create("more", 4)).await.unwrap();
-        admin.remove_node(v1::RemoveNodeRequest { node: follower, dry_run_of: 0 }).await.unwrap();
+        admin
+            .remove_node(v1::RemoveNodeRequest { node: follower, dry_run_of: 0, directive: None })
+            .await
+            .unwrap();
         return;
     }
     panic!("no leader lasted");
@@ -307,15 +310,18 @@ async fn a_node_whose_vote_the_others_need_is_not_removed() {
     // Also the leader itself: whoever is left would be one of two.
     for node in [needed, leader] {
         let refused = Failure::decode(
-            &admin.remove_node(v1::RemoveNodeRequest { node, dry_run_of: 0 }).await.unwrap_err(),
+            &admin
+                .remove_node(v1::RemoveNodeRequest { node, dry_run_of: 0, directive: None })
+                .await
+                .unwrap_err(),
         );
         assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");
         assert!(refused.message().contains(&format!("start n{gone} again")), "{refused}");
-        let dry_run = v1::RemoveNodeRequest { node: 0, dry_run_of: node };
+        let dry_run = v1::RemoveNodeRequest { node: 0, dry_run_of: node, directive: None };
         let same = Failure::decode(&admin.remove_node(dry_run).await.unwrap_err());
         assert_eq!(same.message(), refused.message());
     }
-    admin.remove_node(v1::RemoveNodeRequest { node: gone, dry_run_of: 0 }).await.unwrap();
-    admin.remove_node(v1::RemoveNodeRequest { node: needed, dry_run_of: 0 }).await.unwrap();
+    admin.remove_node(v1::RemoveNodeRequest { node: gone, dry_run_of: 0, directive: None }).await.unwrap();
+    admin.remove_node(v1::RemoveNodeRequest { node: needed, dry_run_of: 0, directive: None }).await.unwrap();
     admin.create_keyspace(create("orders", 4)).await.unwrap();
 }

@@ -278,16 +278,20 @@ async fn f096_numbers_and_sizes_beyond_every_bound_are_refused_and_change_nothin
     };
     assert_eq!(refused(operator.move_partition(moving).await), ErrorKind::NotFound);
     for (node, kind) in [(u64::MAX, ErrorKind::Invalid), (99, ErrorKind::NotFound)] {
-        let transfer = v1::TransferLeadershipRequest { to: node };
+        let transfer = v1::TransferLeadershipRequest { to: node, directive: None };
         assert_eq!(refused(operator.transfer_leadership(transfer).await), kind, "{node}");
         assert_eq!(
-            refused(operator.remove_node(v1::RemoveNodeRequest { node, dry_run_of: 0 }).await),
+            refused(
+                operator.remove_node(v1::RemoveNodeRequest { node, dry_run_of: 0, directive: None }).await
+            ),
             kind,
             "{node}"
         );
     }
     assert_eq!(
-        refused(operator.add_node(v1::AddNodeRequest { node: 0, address: String::new() }).await),
+        refused(
+            operator.add_node(v1::AddNodeRequest { node: 0, address: String::new(), directive: None }).await
+        ),
         ErrorKind::Invalid
     );
 

@@ -2,6 +2,7 @@
 
 use crate::harness::{Cluster, Fleet, KEYSPACE, free_address, wait_for};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use std::time::Duration;
 
 #[test]
@@ -29,7 +30,10 @@ fn f012_a_wiped_node_is_refused_and_its_place_is_taken_by_one_with_a_new_id() {
     cluster.start_with(4, &["--join"]);
     let added = format!("4={}", cluster.addresses[&4]);
     wait_for("node 4 waits to be added", || cluster.node(4).log().contains("listening").then_some(()));
-    assert_eq!(cluster.acknowledged(&["cluster", "add-node", &added])["result"], "added");
+    assert_eq!(cluster.acknowledged(&["cluster", "add-node", &added, "--by", "ada"])["result"], "added");
+    let newest = cluster.acknowledged(&["directives"])[0].clone();
+    let what = format!("add node 4 at {}", cluster.addresses[&4]);
+    assert_eq!((&newest["by"], &newest["what"]), (&"ada".into(), &what.into()));
     assert_eq!(cluster.run(&["cluster", "add-node", &added]).done()["result"], "unchanged");
     let removed = cluster.acknowledged(&["cluster", "remove-node", &wiped.to_string(), "--yes"]);
     assert_eq!(removed["result"], "removed");
@@ -71,7 +75,9 @@ fn a_leader_is_removed_with_a_clear_answer_and_says_from_then_on_that_it_is_no_m
     let asked = cluster.run(&["cluster", "remove-node", &id]);
     assert_eq!((asked.code, &asked.json()["error"]["code"]), (2, &"usage".into()), "{asked:?}");
     assert_eq!(cluster.run(&["cluster", "remove-node", &id, "--dry-run"]).done()["result"], "planned");
-    let removed = cluster.run(&["cluster", "remove-node", &id, "--yes"]).done();
+    let by_ada = ["--by", "ada", "--reason", "an old disk"];
+    let remove = [&["cluster", "remove-node", &id, "--yes"][..], &by_ada].concat();
+    let removed = cluster.run(&remove).done();
     assert_eq!((&removed["result"], &removed["node"]), (&"removed".into(), &leader.into()));
 
     // Whoever was not told asks again, and it is as they want it.
@@ -94,6 +100,14 @@ fn a_leader_is_removed_with_a_clear_answer_and_says_from_then_on_that_it_is_no_m
     let at_it = format!("http://{}", cluster.addresses[&leader]);
     let screen = crate::harness::run(&at_it, &["cluster", "status"]);
     assert!(screen.out.starts_with(&format!("NODE {leader} IS NO MEMBER: ")), "{screen:?}");
+
+    // Who it was is remembered, once, however often it was asked for.
+    let given = cluster.run(&["directives"]).done();
+    let removals: Vec<&Value> =
+        given.as_array().unwrap().iter().filter(|d| d["what"] == format!("remove node {id}")).collect();
+    assert_eq!(removals.len(), 1, "{given}");
+    let told = (&removals[0]["by"], &removals[0]["reason"]);
+    assert_eq!(told, (&"ada".into(), &"an old disk".into()));
 
     // Every other verb says the same, and nothing about the others, of whom it knows nothing.
     for args in [
@@ -127,10 +141,14 @@ fn the_lead_is_handed_over_when_asked_and_before_a_leader_ends() {
     let owners = cluster.all_ready(KEYSPACE);
     let (leader, term) = cluster.leader();
     let to = leader % 3 + 1;
-    let moved = cluster.run(&["cluster", "transfer-leader", "--to", &to.to_string()]).done();
+    let transfer = ["cluster", "transfer-leader", "--to", &to.to_string(), "--by", "ada"];
+    let moved = cluster.run(&transfer).done();
     assert_eq!((&moved["result"], &moved["node"]), (&"transferred".into(), &to.into()));
     let (second, second_term) = cluster.leader();
     assert!(second == to && second_term > term);
+    let newest = cluster.acknowledged(&["directives"])[0].clone();
+    let told = (&newest["by"], &newest["what"]);
+    assert_eq!(told, (&"ada".into(), &format!("hand the lead to node {to}").into()));
     let same = cluster.run(&["cluster", "transfer-leader", "--to", &to.to_string()]).done();
     assert_eq!((&same["result"], cluster.leader()), (&"unchanged".into(), (second, second_term)));
 

@@ -229,9 +229,12 @@ fn placed() -> Vec<u8> {
 /// What a node that is alone does not grant.
 fn refused() -> [(String, Vec<u8>); 2] {
     let nodes = [
-        call("/AddNode", &[&v1::AddNodeRequest { node: 2, address: "10.0.0.2:7600".to_owned() }]),
-        call("/RemoveNode", &[&v1::RemoveNodeRequest { node: 2, dry_run_of: 0 }]),
-        call("/TransferLeadership", &[&v1::TransferLeadershipRequest { to: 2 }]),
+        call(
+            "/AddNode",
+            &[&v1::AddNodeRequest { node: 2, address: "10.0.0.2:7600".to_owned(), directive: None }],
+        ),
+        call("/RemoveNode", &[&v1::RemoveNodeRequest { node: 2, dry_run_of: 0, directive: None }]),
+        call("/TransferLeadership", &[&v1::TransferLeadershipRequest { to: 2, directive: None }]),
     ];
     let cooling = v1::EndCoolingRequest {
         request: id(43),
