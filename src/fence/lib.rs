@@ -54,6 +54,9 @@
 //! | `log` (feature `log`, Unix) | a log in a file, checked under its lock; segments whose readers refuse |
 //! | `object` (feature `object-store`) | a fence in an object store (S3, GCS, Azure, a local folder), in the manifest that names the data |
 //! | [`effects`] | what no fence can refuse, such as a payment: a key that every owner derives alike, and a record of what may have happened |
+//! | `service` (features `tower`, `tonic`) | between two services: layers that stamp requests, and that refuse them |
+//! | `gateway` (feature `gateway`) | a folder of files that has one way in, with a fence in it |
+//! | [`header`] | how tokens travel beside a request, in every language |
 //! | [`conformance`] | the rules as tests, and broken storages that they find |
 //!
 //! A write that timed out is *unknown*, not "not written": read before deciding to write it again.
@@ -66,6 +69,9 @@ mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod fence;
+#[cfg(all(feature = "gateway", unix))]
+pub mod gateway;
+pub mod header;
 mod high_water;
 #[cfg(all(feature = "log", unix))]
 pub mod log;
@@ -81,6 +87,8 @@ pub mod postgres;
 pub mod redis;
 #[cfg(any(feature = "rusqlite", all(feature = "log", unix)))]
 mod reply;
+#[cfg(feature = "tower")]
+pub mod service;
 #[cfg(feature = "rusqlite")]
 pub mod sqlite;
 mod token;

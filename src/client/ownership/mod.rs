@@ -17,6 +17,8 @@ mod guard;
 mod handle;
 mod lease;
 mod not_owner;
+#[cfg(feature = "tower")]
+mod stamping;
 mod tenure;
 
 #[cfg(test)]
