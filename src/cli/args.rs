@@ -4,8 +4,8 @@ use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
 use crate::text::{self, short};
 use crate::{
-    cluster, demo, dev, drill, freeze, keyspace, logging, partition, rebalance, serve, settings, status,
-    watch, who_owns, worker,
+    cluster, demo, dev, drill, freeze, gateway, keyspace, logging, partition, rebalance, serve, settings,
+    status, watch, who_owns, worker,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
@@ -77,6 +77,8 @@ enum Verb {
     Watch(watch::WatchArgs),
     /// Replace an owner on purpose, to see your own storage refuse its late write
     Drill(Box<drill::DrillArgs>),
+    /// The one way to write a store that knows no tokens, with a fence in it
+    Gateway(gateway::GatewayArgs),
     /// Watch real processes lose and take over partitions while a real database refuses the deposed owner
     Demo(demo::DemoArgs),
     /// A worker of the demo
@@ -179,7 +181,7 @@ impl Verb {
             Verb::Watch(args) => args.common.output,
             Verb::Drill(args) => args.common.output,
             Verb::Demo(args) => args.output,
-            Verb::Serve(_) | Verb::Dev(_) | Verb::DemoWorker(_) => Format::Table,
+            Verb::Serve(_) | Verb::Dev(_) | Verb::Gateway(_) | Verb::DemoWorker(_) => Format::Table,
         }
     }
 
@@ -211,6 +213,7 @@ impl Verb {
             Verb::Cluster(args) => cluster::run(args).await,
             Verb::Watch(args) => watch::run(args).await,
             Verb::Drill(args) => drill::run(*args).await,
+            Verb::Gateway(args) => gateway::run(args).await,
             Verb::Demo(args) => demo::run(args).await,
             Verb::DemoWorker(args) => demo::run_worker(args).await,
         }
@@ -310,6 +313,8 @@ mod tests {
             "ringfence keyspace show orders",
             "ringfence keyspace delete orders --if-exists",
             "ringfence worker list",
+            "ringfence gateway files --dir /d --cluster prod",
+            "ringfence gateway files --dir /d --cluster prod --listen 127.0.0.1:0 --scope @locks/nightly --max-bytes 9",
             "ringfence partition list orders -o json",
             "ringfence partition show orders/17",
             "ringfence partition move orders/17 --to w1 --wait",
@@ -487,6 +492,7 @@ mod tests {
         ("keyspace list", Does::Reads),
         ("keyspace show", Does::Reads),
         ("worker list", Does::Reads),
+        ("gateway files", Does::Runs),
         ("worker show", Does::Reads),
         ("worker history", Does::Reads),
         ("partition list", Does::Reads),
@@ -592,6 +598,7 @@ mod tests {
         for text in [
             include_str!("../../docs/operations-placement.md"),
             include_str!("../../docs/drill.md"),
+            include_str!("../../docs/fences-gateway.md"),
             include_str!("../../deploy/ringfence-worker@.service"),
             include_str!("../../deploy/kubernetes-worker.yaml"),
         ] {

@@ -2,11 +2,12 @@
 //!
 //! Each noun is a module (`keyspace`, `partition`, `worker`, `cluster`, `rebalance`), and so is each verb that stands alone
 //! (`status`, `who-owns`, `watch`, `drill`, `freeze`, `settings`). They ask through the SDK's `Admin` and know nothing of the wire.
-//! `serve` and `dev` run a node.
+//! `serve` and `dev` run a node, `gateway` stands in front of a store.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `serve`, `dev` | a node of a coordinator, durable or in memory |
+//! | `gateway` | the one way to write a folder of files, with a fence in it |
 //! | `simulate` | a trace that is replayed without a cluster, `rebalance simulate` |
 //! | `demo` | the demonstration, with real processes and a real database |
 //! | `args` | the command line, and what every verb takes |
@@ -24,6 +25,7 @@ mod dev;
 mod drill;
 mod exit;
 mod freeze;
+mod gateway;
 mod keyspace;
 mod logging;
 mod operator;

@@ -49,3 +49,8 @@ fn a20_a21_b04_a_writer_paused_after_its_stamp_is_refused_and_without_the_fence_
 fn a24_t19_a_side_effect_that_checks_no_token_needs_a_key_of_the_business() {
     run("side_effects");
 }
+
+#[test]
+fn f009_a18_a_service_refuses_a_request_from_before_its_callers_pause() {
+    run("fenced_service");
+}

@@ -3,6 +3,7 @@
 mod clocks;
 mod demo;
 mod drills;
+mod gateway;
 mod members;
 mod nodes;
 mod splits;
