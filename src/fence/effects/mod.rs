@@ -82,6 +82,8 @@
 //! [`Delivery::Keyed`]; behind each the error, or the record that is held, says which bound it was.
 
 mod error;
+#[cfg(test)]
+mod interleavings;
 mod key;
 mod record;
 
