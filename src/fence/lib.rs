@@ -46,7 +46,7 @@
 //! | [`Fence`], [`Enforces`], [`DeclaredFence`] | how an owner raises the fences it declared; what enforces and what only advises |
 //! | [`ObserveOnly`] | the first rung of adoption: count, refuse nothing |
 //! | [`MemoryFence`] | a fence in this process |
-//! | `sqlite` (feature `rusqlite`) | a fence in SQLite, in the user's own transaction |
+//! | `sqlite` (features `rusqlite`, `sqlx-sqlite`) | a fence in SQLite, in the user's own transaction |
 //! | `postgres` (features `tokio-postgres`, `sqlx-postgres`) | a fence in PostgreSQL, in the user's own transaction |
 //! | `mysql` (feature `sqlx-mysql`) | a fence in MariaDB and MySQL, in the user's own transaction |
 //! | `redis` (feature `redis`) | a fence in Redis or Valkey, in one script with the user's own commands |
@@ -89,7 +89,7 @@ pub mod redis;
 mod reply;
 #[cfg(feature = "tower")]
 pub mod service;
-#[cfg(feature = "rusqlite")]
+#[cfg(any(feature = "rusqlite", feature = "sqlx-sqlite"))]
 pub mod sqlite;
 mod token;
 

@@ -1,13 +1,10 @@
 //! A transaction whose commit survives a power cut.
 
-use super::failure::failed;
+use super::failure::{failed, journal_is_not_durable, refused_off};
+use super::sql::{EXTRA, OFF};
 use crate::FenceError;
 use ringfence_core::mutant;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-
-/// SQLite's numbers for `PRAGMA synchronous`.
-const OFF: i64 = 0;
-const EXTRA: i64 = 3;
 
 /// Runs `work` in an immediate transaction of its own and commits it durably.
 ///
@@ -33,10 +30,7 @@ pub(super) fn durably<T, E: From<FenceError>>(
 /// [`FenceError::NotDurable`].
 pub(super) fn refuse_off(conn: &Connection) -> Result<(), FenceError> {
     if synchronous(conn)? == OFF && !is_in_memory(conn) {
-        return Err(FenceError::NotDurable {
-            setting: "PRAGMA synchronous is OFF".into(),
-            needed: "PRAGMA synchronous = NORMAL or higher",
-        });
+        return Err(refused_off());
     }
     Ok(())
 }
@@ -58,11 +52,8 @@ impl<'a> Lifted<'a> {
         let journal: String = conn
             .pragma_query_value(Some("main"), "journal_mode", |row| row.get(0))
             .map_err(failed("reading the journal mode"))?;
-        if matches!(journal.as_str(), "off" | "memory") {
-            return Err(FenceError::NotDurable {
-                setting: format!("PRAGMA journal_mode is {journal}"),
-                needed: "PRAGMA journal_mode = WAL, or DELETE, TRUNCATE or PERSIST",
-            });
+        if let Some(error) = journal_is_not_durable(&journal) {
+            return Err(error);
         }
         if before < EXTRA && !mutant!("raise-not-durable") {
             conn.pragma_update(Some("main"), "synchronous", EXTRA)

@@ -1,16 +1,49 @@
-//! What SQLite's errors mean to a fence.
+//! What SQLite's errors and settings mean to a fence.
 
 use crate::FenceError;
-use rusqlite::{Error, ErrorCode};
+use std::error::Error;
 
-/// Turns an error of SQLite into the fence's, naming what was being done.
+/// Turns an error of SQLite into the fence's, naming what was being done. `code` is SQLite's, extended or not.
 ///
 /// Busy and locked mean that nothing happened, so the caller may run its transaction again. Anything else is unknown.
-pub(super) fn failed(doing: &'static str) -> impl FnOnce(Error) -> FenceError {
-    move |error| match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => FenceError::busy(doing, error),
+fn means(doing: &'static str, code: Option<i32>, error: impl Error + Send + Sync + 'static) -> FenceError {
+    const BUSY: i32 = 5;
+    const LOCKED: i32 = 6;
+    match code.map(|code| code & 0xff) {
+        Some(BUSY | LOCKED) => FenceError::busy(doing, error),
         // SQLite has no code of its own for a missing table.
         _ if error.to_string().contains("no such table: main.ringfence_") => FenceError::NotInstalled,
         _ => FenceError::store(doing, error),
     }
+}
+
+/// An error of rusqlite.
+#[cfg(feature = "rusqlite")]
+pub(super) fn failed(doing: &'static str) -> impl FnOnce(rusqlite::Error) -> FenceError {
+    move |error| means(doing, error.sqlite_error().map(|error| error.extended_code), error)
+}
+
+/// An error of sqlx.
+#[cfg(feature = "sqlx-sqlite")]
+pub(super) fn failed_in_sqlx(doing: &'static str) -> impl FnOnce(sqlx::Error) -> FenceError {
+    move |error| {
+        let code = error.as_database_error().and_then(|error| error.code()?.parse().ok());
+        means(doing, code, error)
+    }
+}
+
+/// `synchronous = OFF`: a power cut can destroy the database, fence and all.
+pub(super) fn refused_off() -> FenceError {
+    FenceError::NotDurable {
+        setting: "PRAGMA synchronous is OFF".into(),
+        needed: "PRAGMA synchronous = NORMAL or higher",
+    }
+}
+
+/// The refusal of a journal that does not survive a power cut; `None` for one that does.
+pub(super) fn journal_is_not_durable(journal: &str) -> Option<FenceError> {
+    matches!(journal, "off" | "memory").then(|| FenceError::NotDurable {
+        setting: format!("PRAGMA journal_mode is {journal}"),
+        needed: "PRAGMA journal_mode = WAL, or DELETE, TRUNCATE or PERSIST",
+    })
 }

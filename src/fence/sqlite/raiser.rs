@@ -3,7 +3,8 @@
 //! A raise waits for the disk, which no executor should. Raises that arrive while one is being synced share the next
 //! transaction, so a worker that is granted a thousand partitions at once pays for a few syncs and not for a thousand.
 
-use super::{SqliteFence, durable, raise_row};
+use super::durable;
+use super::with_rusqlite::{SqliteFence, raise_row};
 use crate::reply::{Reply, reply};
 use crate::{Enforces, Fence, FenceError, FenceFuture, FencingToken, HighWater};
 use ringfence_core::ids::{Epoch, Scope};

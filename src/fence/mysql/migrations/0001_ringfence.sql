@@ -648,7 +648,7 @@ BEGIN
     DECLARE said VARCHAR(128) CHARACTER SET utf8mb4;
     IF to_cluster IS NULL OR to_cluster NOT REGEXP '^[a-z0-9][a-z0-9._-]{0,62}$' OR LOCATE('\n', to_cluster) > 0 THEN
         SET said = CONCAT('a cluster is named with a to z, 0 to 9, dot, dash and underscore found=',
-                          COALESCE(LEFT(QUOTE(to_cluster), 60), 'NULL'));
+                          COALESCE(LEFT(QUOTE(to_cluster), 50), 'NULL'));
         SIGNAL SQLSTATE 'RF010' SET MESSAGE_TEXT = said;
     END IF;
     CALL ringfence_durably();

@@ -262,7 +262,8 @@ async fn f096_a_text_that_is_no_token_is_refused_by_the_database_itself() {
         assert_eq!(refused(&mut conn, &format!("CALL ringfence_check({none})")).await.0, "RF006");
     }
     run(&mut conn, "ROLLBACK").await;
-    for bad in ["NULL", "''", "'Prod'", "'prod\\n'", "'../prod'"] {
+    let long = format!("'{}'", "x".repeat(200));
+    for bad in ["NULL", "''", "'Prod'", "'prod\\n'", "'../prod'", long.as_str()] {
         assert_eq!(refused(&mut conn, &format!("CALL ringfence_bind({bad})")).await.0, "RF010", "{bad}");
     }
     assert_eq!(dump(&mut conn).await.len(), 1, "nothing but the binding");

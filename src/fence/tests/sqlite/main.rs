@@ -12,7 +12,9 @@ mod page;
 #[path = "../shared/payments.rs"]
 mod payments;
 mod raiser;
+mod stale;
 mod subject;
+mod with_sqlx;
 
 use ringfence_fence::conformance::{Outcome, run};
 use subject::SqliteSubject;
