@@ -84,6 +84,8 @@ impl<F: ServiceFence> CallFence<F> {
         for ((_, token), row) in scopes.zip(&mut held) {
             let next = HighWater::check(**row, token)?;
             if row.is_none_or(|known| known != next) {
+                // Unknown while it is under way: should it fail or be dropped, the next one asks the fence behind.
+                **row = None;
                 fence.raise(token).await?;
                 **row = Some(next);
             }

@@ -2,11 +2,15 @@
 
 use crate::subject::{Body, RUNTIME, cluster, token};
 use http::{Method, Request, Response, StatusCode};
+use ringfence_core::ids::{ClusterId, Epoch, Scope};
 use ringfence_fence::service::{
-    CallFence, FenceLayer, HoldLayer, Presented, Reason, Refusal, RemoteFence, Routes, Stamps,
+    CallFence, FenceLayer, HoldLayer, Presented, Reason, Refusal, RemoteFence, Routes, ServiceFence, Stamps,
 };
-use ringfence_fence::{Fence, FenceError, FenceErrorKind, FencingToken, MemoryFence, header};
+use ringfence_fence::{
+    Enforces, Fence, FenceError, FenceErrorKind, FenceFuture, FencingToken, MemoryFence, header,
+};
 use std::convert::Infallible;
+use std::task::{Context, Waker};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 /// Says which tokens it was handed, and which header it sees.
@@ -137,4 +141,48 @@ fn f076_a_refused_call_makes_no_scope_known() {
         assert_eq!(ask(&service, Method::POST, "/put", Some(&value)).1, Some(Reason::NotRaised));
     }
     assert_eq!(format!("{:?}", calls.behind()), "MemoryFence of prod (0 scopes)");
+}
+
+/// A fence in memory that has raised and does not come to answer.
+#[derive(Clone)]
+struct Mute(MemoryFence);
+
+impl Fence for Mute {
+    fn raise<'a>(&'a self, token: &'a FencingToken) -> FenceFuture<'a, ()> {
+        let raised = self.0.raise(token);
+        Box::pin(async move {
+            raised?;
+            std::future::pending().await
+        })
+    }
+
+    fn highest<'a>(&'a self, scope: &'a Scope) -> FenceFuture<'a, Option<Epoch>> {
+        Fence::highest(&self.0, scope)
+    }
+}
+
+impl Enforces for Mute {}
+
+impl ServiceFence for Mute {
+    fn cluster(&self) -> &ClusterId {
+        self.0.cluster()
+    }
+}
+
+/// A caller that goes away while its higher epoch is being remembered: it is remembered, and nobody older is let in by what was
+/// known before.
+#[test]
+fn t09_a_call_that_is_dropped_half_way_does_not_leave_an_older_epoch_known() {
+    let behind = MemoryFence::new(cluster("prod"));
+    behind.raise(&token("prod/orders/17@33")).unwrap();
+    let service = HoldLayer::new(CallFence::new(Mute(behind))).layer(service_fn(tell));
+    let ask_of_33 = || ask(&service, Method::POST, "/put", Some("prod/orders/17@33"));
+    assert_eq!(ask_of_33().0, StatusCode::OK);
+    let request =
+        Request::post("/put").header(header::NAME, "prod/orders/17@34").body(Body::default()).unwrap();
+    let mut newer = std::pin::pin!(service.clone().oneshot(request));
+    let polled = newer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "it waits for its epoch to be remembered");
+    newer.set(service.clone().oneshot(Request::new(Body::default())));
+    assert_eq!(ask_of_33().1, Some(Reason::Fenced));
 }
