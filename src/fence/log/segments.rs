@@ -15,6 +15,7 @@ use crate::{Fence, FenceError, FenceFuture, Fenced, FencingToken, HighWater};
 use ringfence_core::ids::{ClusterId, Epoch, Scope};
 use std::fmt;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -82,7 +83,7 @@ struct Segment {
 
 impl SegmentWriter {
     /// Raises to the token's epoch: claims a file of its own, and seals what is before it. Both are on the disk when this
-    /// answers, and then the owner reads. The directory is made where there is none.
+    /// answers, and then the owner reads. The directory is made where there is none, and none above it.
     ///
     /// Raising again is safe until the first entry; after that an epoch has its one writer.
     ///
@@ -92,7 +93,13 @@ impl SegmentWriter {
     /// more than [`MAX_SEGMENTS`]; [`FenceError::Busy`] and [`FenceError::Store`].
     pub fn raise(directory: impl AsRef<Path>, token: &FencingToken) -> Result<SegmentWriter, FenceError> {
         let directory = directory.as_ref();
-        fs::create_dir_all(directory).map_err(failed("making the directory"))?;
+        // Not the directories above it: one that is missing may be a file system that is not mounted.
+        match fs::create_dir(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(FenceError::store("making the directory of the segments", error));
+            }
+            _ => {}
+        }
         let epochs = list(directory)?;
         let row = match epochs.last() {
             Some(highest) => Some(owner_of(directory, *highest, token)?),
@@ -142,8 +149,10 @@ impl SegmentWriter {
         let stamps = vec![Stamp::from(&self.token)];
         let record = Record { kind: Kind::Write, stamps, payload: payload.to_vec() };
         let end = self.chain.append(doing, &[record])?;
-        let Some(newest) = self.newer()? else { return Ok(end) };
-        match self.taken()? {
+        // From here on the entry is there, so whatever goes wrong, nobody knows.
+        let unknown = |error: FenceError| FenceError::store(doing, error);
+        let Some(newest) = self.newer().map_err(unknown)? else { return Ok(end) };
+        match self.taken().map_err(unknown)? {
             Taken::To(taken) if taken >= end => Ok(end),
             Taken::To(_) => Err(Fenced::new(self.token.clone(), newest).into()),
             Taken::NotYet => Err(FenceError::store(doing, BeingSealed(newest.get()))),
@@ -253,6 +262,8 @@ impl Seal {
         for epoch in list(directory)?.into_iter().rev().filter(|epoch| *epoch < own) {
             let segment = Segment::open(directory, epoch, Tail::Leave)?;
             if segment.seal.is_some() {
+                // What is sealed must not be lost with a machine whose owner died before its own fsync.
+                segment.chain.disk().sync_all().map_err(failed("flushing the segment before"))?;
                 let (end, sum) = (segment.chain.end(), segment.chain.link().sum);
                 return Ok(Seal { before: Some(epoch), end, sum });
             }
@@ -293,7 +304,7 @@ impl Segment {
         let corrupt =
             |found: &str| FenceError::Corrupt { place: path.display().to_string(), found: found.into() };
         let file = match File::options().read(true).write(tail == Tail::Cut).open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(corrupt("nothing: the file is missing, and another one names it"));
             }
             file => file.map_err(failed("opening a segment"))?,
@@ -367,7 +378,11 @@ fn newest(directory: &Path) -> Result<Option<Epoch>, FenceError> {
 fn list(directory: &Path) -> Result<Vec<Epoch>, FenceError> {
     let failed = failed("listing the segments");
     let mut epochs = Vec::new();
-    for file in fs::read_dir(directory).map_err(&failed)? {
+    let files = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(FenceError::NotInstalled),
+        files => files.map_err(&failed)?,
+    };
+    for file in files {
         let name = file.map_err(&failed)?.file_name();
         let number = name.to_str().and_then(|name| name.strip_suffix(ENDING)?.strip_suffix('.'));
         let number = number.filter(|digits| digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_digit()));

@@ -142,6 +142,17 @@ fn t48_damage_and_missing_segments_are_refused_with_the_file_and_a_torn_end_is_n
     assert!(raise(&segments, 35).is_ok(), "34 is whole, and its seal says what is lost");
 }
 
+/// An empty place where a file system should be mounted is no log.
+#[test]
+fn t07_t08_a_directory_that_is_missing_is_no_empty_log() {
+    let (other, segments) = dir();
+    let reader = SegmentReader::new(&segments, &cluster("prod"));
+    assert!(matches!(reader.read(), Err(FenceError::NotInstalled)));
+    let unmounted = other.path().join("mnt").join("orders");
+    assert_eq!(raise(&unmounted, 33).unwrap_err().kind(), FenceErrorKind::Store);
+    assert!(!other.path().join("mnt").exists());
+}
+
 #[test]
 fn b05_segments_are_advisory_by_type_and_their_fence_claims_and_seals() {
     let (_dir, segments) = dir();
