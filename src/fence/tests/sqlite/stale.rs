@@ -32,7 +32,12 @@ fn open(db: &Database) -> Connection {
     let conn = db.open();
     // Nobody crashes here; a raise is synced all the same.
     conn.pragma_update(None, "synchronous", "NORMAL").unwrap();
-    conn.busy_timeout(Duration::from_secs(60)).unwrap();
+    // SQLite's own patience sleeps for up to a tenth of a second.
+    let wait = |_| {
+        thread::sleep(Duration::from_micros(50));
+        true
+    };
+    conn.busy_handler(Some(wait)).unwrap();
     conn
 }
 

@@ -14,10 +14,9 @@ fn t01_t02_t03_t07_t09_the_fence_in_sqlite_conforms_with_sqlx() {
     std::thread::scope(|scope| {
         for (journal, way) in [
             ("wal", Way::Helper),
-            ("delete", Way::Helper),
             // As people write it who do not use the helper, and do not say IMMEDIATE.
             ("wal", Way::Deferred),
-            ("truncate", Way::Deferred),
+            ("delete", Way::Deferred),
         ] {
             scope.spawn(move || {
                 let report = run(&SqlxSubject { journal, way });

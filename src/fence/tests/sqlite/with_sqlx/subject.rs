@@ -126,6 +126,8 @@ impl Store for SqlxStore {
 
     /// Goes on with a copy of the files as they stand in the middle of work, as after `kill -9`.
     fn crash(&mut self) -> Result<Crash, FenceError> {
+        // A connection of sqlx closes on a thread of its own, after it was dropped; what it takes back is waited for.
+        self.runtime.block_on(run(&mut self.keeper, "BEGIN IMMEDIATE"));
         let dir = tempfile::tempdir().unwrap();
         for file in std::fs::read_dir(self.database.dir.path()).unwrap() {
             let file = file.unwrap();
