@@ -3,6 +3,7 @@
 use super::EffectError;
 use crate::FencingToken;
 use ringfence_core::ids::Scope;
+use ringfence_core::mutant;
 use std::fmt;
 
 /// How long the kind of an effect may be, in bytes.
@@ -48,7 +49,11 @@ impl EffectKey {
                 ),
             });
         }
-        Ok(EffectKey(format!("{}/{}/{kind}/{operation}", token.cluster(), root(token.scope()))))
+        let root = root(token.scope());
+        if mutant!("effect-key-with-epoch") {
+            return Ok(EffectKey(format!("{}/{root}@{}/{kind}/{operation}", token.cluster(), token.epoch())));
+        }
+        Ok(EffectKey(format!("{}/{root}/{kind}/{operation}", token.cluster())))
     }
 
     /// A key as a storage has kept it.

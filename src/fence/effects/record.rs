@@ -7,6 +7,7 @@ use super::key::root;
 use super::{EffectError, EffectKey};
 use crate::FencingToken;
 use ringfence_core::ids::{Epoch, Scope};
+use ringfence_core::mutant;
 
 /// How large a payload may be, in bytes.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
@@ -240,6 +241,7 @@ pub fn claim(
     of_its_owner(&record, token)?;
     let limit = match delivery {
         Delivery::Keyed { attempts } => attempts.max(1),
+        Delivery::Unkeyed if mutant!("unkeyed-effect-sent-again") => 3,
         Delivery::Unkeyed => 1,
     };
     match record.state {
@@ -279,7 +281,7 @@ pub fn settle(
     let claimed = record.state == State::Sending
         && record.epoch == Some(token.epoch())
         && record.attempts == sending.record.attempts;
-    if !claimed {
+    if !claimed && !mutant!("effect-settled-by-any-call") {
         return Err(EffectError::NotClaimed { key: record.key, state: record.state });
     }
     Ok(match outcome {

@@ -75,4 +75,26 @@ pub(super) const LIST: &[Mutant] = &[
             "locking::the_check_holds_the_write_lock_even_in_a_deferred_transaction_and_when_it_writes_nothing",
         )],
     ),
+    mutant(
+        "effect-key-with-epoch",
+        "the next owner sends an effect again under another key",
+        "effects",
+        &[fence(
+            "effects::key::tests::the_key_is_the_same_for_every_owner_and_after_a_split_and_fits_into_a_header",
+        )],
+    ),
+    mutant(
+        "unkeyed-effect-sent-again",
+        "what may have happened is sent again to an API that keeps no keys",
+        "effects",
+        &[fence(
+            "effects::interleavings::in_every_order_a_key_that_is_kept_makes_it_once_and_without_keys_nobody_does_it_twice",
+        )],
+    ),
+    mutant(
+        "effect-settled-by-any-call",
+        "an earlier call of an effect settles a later one",
+        "effects",
+        &[sqlite("effects::an_earlier_call_of_the_same_owner_settles_nothing_after_it_was_claimed_again")],
+    ),
 ];
