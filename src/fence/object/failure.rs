@@ -79,7 +79,7 @@ pub enum Fate {
     Refused,
     /// It did not yet, and may still: it can be on its way. Whatever is committed next, a raise say, decides it.
     Open,
-    /// The manifest no longer tells: it remembers its last 512 commits ([`RECENT_COMMITS`](super::RECENT_COMMITS)).
+    /// The manifest no longer tells: it remembers its last 256 commits ([`RECENT_COMMITS`](super::RECENT_COMMITS)).
     Forgotten,
 }
 

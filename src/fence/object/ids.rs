@@ -12,6 +12,9 @@ use std::str::FromStr;
 pub struct CommitId(u64);
 
 impl CommitId {
+    /// How many digits its text has.
+    pub(super) const DIGITS: usize = 16;
+
     pub(super) fn draw() -> Result<CommitId, FenceError> {
         draw().map(|bits| CommitId(u64::from_be_bytes(bits)))
     }
@@ -23,9 +26,21 @@ fn draw<const BYTES: usize>() -> Result<[u8; BYTES], FenceError> {
     Ok(bits)
 }
 
-/// In one form only: lower case, all digits.
-fn is_hex(text: &str, digits: usize) -> bool {
-    text.len() == digits && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+/// A number of so many digits, in one form only: lower case, with leading zeros. A manifest has hundreds of them.
+fn hex(text: &[u8], digits: usize) -> Option<u128> {
+    if text.len() != digits {
+        return None;
+    }
+    let mut number = 0;
+    for byte in text {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        number = number << 4 | u128::from(digit);
+    }
+    Some(number)
 }
 
 impl fmt::Display for CommitId {
@@ -40,14 +55,10 @@ impl fmt::Debug for CommitId {
     }
 }
 
-impl FromStr for CommitId {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<CommitId, ()> {
-        if !is_hex(text, 16) {
-            return Err(());
-        }
-        u64::from_str_radix(text, 16).map(CommitId).map_err(|_| ())
+impl CommitId {
+    /// Its text read back.
+    pub(super) fn read(text: &[u8]) -> Option<CommitId> {
+        u64::try_from(hex(text, CommitId::DIGITS)?).ok().map(CommitId)
     }
 }
 
@@ -77,11 +88,7 @@ impl FromStr for DataName {
 
     fn from_str(text: &str) -> Result<DataName, ()> {
         let (after, id) = text.split_once('-').ok_or(())?;
-        if !is_hex(id, 32) {
-            return Err(());
-        }
-        let id = u128::from_str_radix(id, 16).map_err(|_| ())?;
-        Ok(DataName { after: number(after).ok_or(())?, id })
+        Ok(DataName { after: number(after).ok_or(())?, id: hex(id.as_bytes(), 32).ok_or(())? })
     }
 }
 
@@ -101,10 +108,10 @@ mod tests {
         assert_eq!(name.to_string().parse(), Ok(name));
         assert_ne!(name, DataName::draw(17).unwrap());
         let commit = CommitId::draw().unwrap();
-        assert_eq!(commit.to_string().parse(), Ok(commit));
+        assert_eq!(CommitId::read(commit.to_string().as_bytes()), Some(commit));
         for bad in ["", "0", "00000000000000000", "000000000000000G", "+00000000000000a", "000000000000000A"]
         {
-            assert!(bad.parse::<CommitId>().is_err(), "{bad}");
+            assert!(CommitId::read(bad.as_bytes()).is_none(), "{bad}");
         }
         let id = "0123456789abcdef0123456789abcdef";
         assert!(format!("00000000000000000017-{id}").parse::<DataName>().is_ok());

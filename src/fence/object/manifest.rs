@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// How many commits a manifest remembers: within so many a lost answer is resolved. At the few commits a second that a
-/// store of S3's kind takes over one object, that is minutes; in JSON it is 10 kB.
-pub const RECENT_COMMITS: usize = 512;
+/// store of S3's kind takes over one object, that is a minute or more; in JSON it is 4 kB.
+pub const RECENT_COMMITS: usize = 256;
 
 /// The largest manifest, in bytes of JSON. Each commit reads and writes it whole.
 pub const MAX_MANIFEST_BYTES: u64 = 4 << 20;
@@ -133,12 +133,14 @@ impl Manifest {
         let entries = self.entries.iter().map(|(key, entry)| {
             (key.clone(), Object { object: entry.object.to_string(), bytes: entry.bytes })
         });
+        let mut commits = String::with_capacity(self.commits.len() * CommitId::DIGITS);
+        self.commits.iter().for_each(|id| commits.push_str(&id.to_string()));
         let whole = Whole {
             format: FORMAT,
             cluster: self.cluster.to_string(),
             number: self.number,
             floor: self.floor,
-            commits: self.commits.iter().map(ToString::to_string).collect(),
+            commits,
             fences: fences.collect(),
             entries: entries.collect(),
         };
@@ -159,17 +161,18 @@ impl Manifest {
         let corrupt = |found: String| FenceError::Corrupt { place: place.to_owned(), found };
         let no_json =
             |error: serde_json::Error| corrupt(format!("no manifest ({})", shown(&error.to_string())));
-        let head: Head = serde_json::from_slice(text).map_err(no_json)?;
-        if head.format != FORMAT {
-            return Err(corrupt(format!(
-                "a manifest of format {}, and this program knows format {FORMAT}: run the newer program everywhere",
-                head.format
-            )));
+        let whole: Whole = match serde_json::from_slice(text) {
+            Ok(whole) => whole,
+            // One that was shrunk, or of another format, has other fields.
+            Err(error) => match serde_json::from_slice(text).map_err(no_json)? {
+                Head { format: FORMAT, shrunk: true } => return Ok(Read::Shrunk),
+                Head { format: FORMAT, .. } => return Err(no_json(error)),
+                Head { format, .. } => return Err(corrupt(other_format(format))),
+            },
+        };
+        if whole.format != FORMAT {
+            return Err(corrupt(other_format(whole.format)));
         }
-        if head.shrunk {
-            return Ok(Read::Shrunk);
-        }
-        let whole: Whole = serde_json::from_slice(text).map_err(no_json)?;
         whole
             .check()
             .map(Read::Whole)
@@ -180,6 +183,12 @@ impl Manifest {
     pub(super) fn shrunk(number: u64) -> Vec<u8> {
         format!("{{\"format\":{FORMAT},\"number\":{number},\"shrunk\":true}}").into_bytes()
     }
+}
+
+fn other_format(format: u32) -> String {
+    format!(
+        "a manifest of format {format}, and this program knows format {FORMAT}: run the newer program everywhere"
+    )
 }
 
 /// What was read.
@@ -210,7 +219,8 @@ struct Whole {
     cluster: String,
     number: u64,
     floor: u64,
-    commits: Vec<String>,
+    /// Sixteen digits each, one behind the other.
+    commits: String,
     fences: BTreeMap<String, Row>,
     entries: BTreeMap<String, Object>,
 }
@@ -237,13 +247,15 @@ impl Whole {
         let cluster = ClusterId::new(&self.cluster).map_err(|_| ("cluster", self.cluster.clone()))?;
         // The commits go back to the first one, or as far as they are kept.
         let kept = usize::try_from(self.number).unwrap_or(usize::MAX).min(RECENT_COMMITS);
-        if self.number == 0 || self.number == u64::MAX || self.commits.len() != kept {
-            return Err(("number", format!("{} with {} commits", self.number, self.commits.len())));
+        if self.number == 0 || self.number == u64::MAX || self.commits.len() != kept * CommitId::DIGITS {
+            return Err(("number", format!("{} with {} digits of commits", self.number, self.commits.len())));
         }
         if self.floor > self.number {
             return Err(("floor", self.floor.to_string()));
         }
-        let commits = self.commits.into_iter().map(|id| id.parse().map_err(|()| ("commit", id)));
+        let ids = self.commits.as_bytes().chunks(CommitId::DIGITS);
+        let commits = ids
+            .map(|id| CommitId::read(id).ok_or_else(|| ("commit", String::from_utf8_lossy(id).into_owned())));
         let fences = self.fences.into_iter().map(|(scope, row)| {
             let epoch = Epoch::new(row.epoch).map_err(|_| ("epoch", row.epoch.to_string()))?;
             let session = match row.session {
@@ -265,7 +277,7 @@ impl Whole {
             cluster,
             number: self.number,
             floor: self.floor,
-            commits: commits.collect::<Result<_, _>>()?,
+            commits: commits.collect::<Result<_, (&'static str, String)>>()?,
             fences: fences.collect::<Result<_, (&'static str, String)>>()?,
             entries: entries.collect::<Result<_, (&'static str, String)>>()?,
         })
@@ -315,9 +327,9 @@ mod tests {
         let stranger = CommitId::draw().unwrap();
         let fate = |number, id| manifest.fate(number, id, &[token(33)]);
         assert_eq!(fate(600, ids[599]), Fate::Committed);
-        assert_eq!(fate(89, ids[88]), Fate::Committed);
-        assert_eq!(fate(89, stranger), Fate::Refused);
-        assert_eq!(fate(88, ids[87]), Fate::Forgotten);
+        assert_eq!(fate(345, ids[344]), Fate::Committed);
+        assert_eq!(fate(345, stranger), Fate::Refused);
+        assert_eq!(fate(344, ids[343]), Fate::Forgotten);
         assert_eq!(fate(601, stranger), Fate::Open);
     }
 
@@ -364,6 +376,12 @@ mod tests {
             (text.replace("\"number\":2", "\"number\":-2"), "no manifest"),
             (text.replace("\"floor\":0", "\"floor\":9"), "floor"),
             (text.replace("prod", "Prod"), "cluster"),
+            (text.replace("\"commits\":\"", "\"commits\":\"0"), "number"),
+            (
+                text.replace("\"commits\":\"", "\"commits\":\"ABCDEF0123456789")
+                    .replace("\"number\":2", "\"number\":3"),
+                "commit",
+            ),
             (with_row("\"orders/17\":{\"epoch\":0,\"since\":1}"), "epoch"),
             (with_row("\"orders/17\":{\"epoch\":9007199254740992,\"since\":1}"), "epoch"),
             (with_row("\"orders/17\":{\"epoch\":1.5,\"since\":1}"), "no manifest"),

@@ -37,7 +37,7 @@
 //! - **No content of a manifest comes twice,** for each has a number and a random id. An ETag that is a digest of the
 //!   content, as in S3, would otherwise come back, and a stale put with it.
 //! - **A refusal is not believed.** A client library that lost the answer to a put sends it again, and hears that the object
-//!   has changed: by its own hand. The manifest holds the ids of the last 512 commits, and the writer looks for its own.
+//!   has changed: by its own hand. The manifest holds the ids of the last 256 commits, and the writer looks for its own.
 //! - **An outcome that cannot be found out** is [`FenceError::Store`] with an [`UnknownCommit`], which
 //!   [`ObjectFence::resolve`] looks up later. It may still take effect until somebody commits something else.
 //! - **The manifest is never deleted**, nor is the binding (`ringfence.json`): no lifecycle rule, no clean-up by age, no

@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Memory,
     MemoryByCreating,
     Folder,
+    /// The sound server of the test's own, which is asked by many at once.
+    Http,
     S3,
     S3ByCreating,
 }
@@ -49,7 +51,7 @@ impl ObjectSubject {
     pub(crate) fn options(&self) -> ObjectOptions {
         let together = options().together("all");
         match self.0 {
-            Kind::Memory | Kind::S3 => together,
+            Kind::Memory | Kind::Http | Kind::S3 => together,
             Kind::MemoryByCreating | Kind::Folder | Kind::S3ByCreating => together.by_creating(),
         }
     }
@@ -67,9 +69,14 @@ impl Subject for ObjectSubject {
                 let store = folder(&dir);
                 (Backing::Folder(dir), store)
             }
+            Kind::Http => {
+                let dumb = Dumb::new(Manner::Sound);
+                let store = Arc::new(Wire::default().s3(dumb.port(), "bucket"));
+                (Backing::Http(dumb), store)
+            }
             Kind::S3 | Kind::S3ByCreating => {
                 let moto = Moto::shared();
-                let store = Arc::new(moto.bucket(&Wire::default()).1);
+                let store = Arc::new(moto.bucket(&Wire::default()));
                 (Backing::S3(moto), store)
             }
         };
@@ -90,6 +97,7 @@ fn folder(dir: &TempDir) -> Arc<dyn ObjectStore> {
 enum Backing {
     Memory,
     Folder(TempDir),
+    Http(#[allow(dead_code, reason = "it is kept running")] Dumb),
     S3(#[allow(dead_code, reason = "it is kept running")] Arc<Moto>),
 }
 
@@ -114,7 +122,7 @@ impl Store for Objects {
                 self.store = folder(dir);
                 Ok(Crash::Restarted)
             }
-            Backing::Memory | Backing::S3(_) => Ok(Crash::LosesEverything),
+            Backing::Memory | Backing::Http(_) | Backing::S3(_) => Ok(Crash::LosesEverything),
         }
     }
 

@@ -36,7 +36,7 @@ fn f095_in_s3_too() {
         return;
     }
     let (moto, wire, owner) = (Moto::shared(), Wire::default(), token("prod/orders/17@33"));
-    let (_, store) = moto.bucket(&wire);
+    let store = moto.bucket(&wire);
     let fence = wait(options().install(Arc::new(store), "fence")).unwrap();
     wait(fence.raise(&owner)).unwrap();
     for (number, fault) in [(2, Fault::AnswerLost), (3, Fault::Gateway)] {

@@ -11,7 +11,7 @@ use object_store::client::{
 use object_store::{BackoffConfig, RetryConfig};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 const WHO: &str =
@@ -41,12 +41,19 @@ pub(crate) struct Wire {
     held: Arc<Mutex<Vec<Request>>>,
     sent: Arc<Mutex<Vec<String>>>,
     cut: Arc<AtomicBool>,
+    /// Set when the server gets one request at a time.
+    turn: Arc<OnceLock<tokio::sync::Mutex<()>>>,
 }
 
 impl Wire {
     /// The next request that begins so, such as `PUT /bucket/manifest`, meets this.
     pub(crate) fn next(&self, method: &str, part: &str, fault: Fault) {
         self.faults.lock().unwrap().push((format!("{method} {part}"), fault));
+    }
+
+    /// From now on no request is sent before the one before it was answered.
+    pub(crate) fn one_at_a_time(&self) {
+        self.turn.get_or_init(tokio::sync::Mutex::default);
     }
 
     pub(crate) fn mend(&self) {
@@ -119,6 +126,10 @@ impl HttpService for Wire {
         if self.cut.load(Ordering::Relaxed) {
             return broke(HttpErrorKind::Interrupted);
         }
+        let _turn = match self.turn.get() {
+            Some(turn) => Some(turn.lock().await),
+            None => None,
+        };
         match self.fault_of(&request) {
             None => carry(request).await,
             Some(Fault::NotSent) => broke(HttpErrorKind::Interrupted),
