@@ -33,7 +33,7 @@ struct World {
 }
 
 enum Begun {
-    Staged(Staged),
+    Staged(Box<Staged>),
     Checked(u64),
 }
 
@@ -50,8 +50,8 @@ impl World {
     fn begin(&self, epoch: u64) -> Result<Begun, FenceError> {
         let own = token(&format!("prod/orders/17@{epoch}"));
         if self.guarded {
-            return wait(self.fence.stage(from_ref(&own), put("file", &epoch.to_string())))
-                .map(Begun::Staged);
+            let staged = wait(self.fence.stage(from_ref(&own), put("file", &epoch.to_string())))?;
+            return Ok(Begun::Staged(Box::new(staged)));
         }
         wait(self.fence.check(from_ref(&own))).map(|()| Begun::Checked(epoch))
     }
