@@ -43,7 +43,9 @@ pub(crate) const TEXTS: &str =
 
 impl Database<'_> {
     pub(crate) fn named<'s>(server: &'s Server, name: &str) -> Database<'s> {
-        Database { server, name: name.into(), fence: MysqlFence::of(&prod()) }
+        // Patient: what the tests wait for in between may take its time on a machine that is busy.
+        let fence = MysqlFence::of(&prod()).raising_within(Duration::from_secs(60));
+        Database { server, name: name.into(), fence }
     }
 
     /// Without a fence.
