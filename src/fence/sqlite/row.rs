@@ -14,7 +14,8 @@ pub(super) fn lock(tx: &Transaction<'_>) -> Result<(), FenceError> {
     if mutant!("check-takes-no-lock") {
         return Ok(());
     }
-    tx.execute(LOCK, ()).map(|_| ()).map_err(failed("locking the fence"))
+    let doing = "locking the fence";
+    tx.prepare_cached(LOCK).map_err(failed(doing))?.execute(()).map(|_| ()).map_err(failed(doing))
 }
 
 /// The row for this token, when the database is of its cluster.
@@ -27,7 +28,8 @@ pub(super) fn read_for(tx: &Transaction<'_>, token: &FencingToken) -> Result<Opt
 /// Reads the binding and a scope's row in one statement.
 pub(super) fn read(conn: &Connection, scope: &Scope) -> Result<Read, FenceError> {
     let doing = "reading the fence";
-    let mut statement = conn.prepare(READ).map_err(failed(doing))?;
+    // Of the connection's cache: to prepare it costs as much as to run it.
+    let mut statement = conn.prepare_cached(READ).map_err(failed(doing))?;
     statement
         .query_row([scope.to_string()], |columns| {
             let mut values = [Value::Null; 5];
