@@ -100,9 +100,11 @@ fn storm(fenced: bool, attempts: usize) -> (usize, usize) {
             thread::spawn(move || world.write_on())
         })
         .collect();
+    // The more attempts were asked for, the longer they take by themselves.
+    let patience = PATIENCE + Duration::from_millis(10) * u32::try_from(attempts).unwrap();
     let (mut accepted, start) = (0, Instant::now());
     while world.refused.load(Ordering::Relaxed) < attempts
-        || (!fenced && accepted == 0 && start.elapsed() < PATIENCE)
+        || (!fenced && accepted == 0 && start.elapsed() < patience)
     {
         let epoch = world.newest.load(Ordering::Relaxed) + 1;
         world.files.raise(&token(&format!("prod/orders/17@{epoch}"))).unwrap();
@@ -140,6 +142,6 @@ fn no_stale_write_of_100_000_gets_through() {
     for fenced in [true, false] {
         let (refused, accepted) = storm(fenced, 100_000);
         eprintln!("fenced: {fenced}: {accepted} stale writes took effect beside {refused} that were refused");
-        assert_eq!(accepted > 0, !fenced);
+        assert_eq!(accepted > 0, !fenced, "{accepted} beside {refused}");
     }
 }

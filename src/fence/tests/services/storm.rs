@@ -48,10 +48,12 @@ fn storm(mode: Mode, attempts: usize) -> (usize, usize) {
             }
         }));
     }
+    // The more attempts were asked for, the longer they take by themselves.
+    let patience = PATIENCE + Duration::from_millis(10) * u32::try_from(attempts).unwrap();
     let (mut accepted, start) = (0, Instant::now());
     let mut owner = store.handle();
     while refused.load(Ordering::Relaxed) < attempts
-        || (mode == Mode::LayerOnly && accepted == 0 && start.elapsed() < PATIENCE)
+        || (mode == Mode::LayerOnly && accepted == 0 && start.elapsed() < patience)
     {
         let epoch = newest.load(Ordering::Relaxed) + 1;
         let own = token(&format!("prod/orders/17@{epoch}"));
@@ -92,6 +94,6 @@ fn no_stale_request_of_100_000_gets_through() {
     for mode in [Mode::Guarded, Mode::Holding, Mode::LayerOnly] {
         let (refused, accepted) = storm(mode, 100_000);
         eprintln!("{mode:?}: {accepted} stale requests took effect beside {refused} that were refused");
-        assert_eq!(accepted > 0, mode == Mode::LayerOnly);
+        assert_eq!(accepted > 0, mode == Mode::LayerOnly, "{accepted} beside {refused}");
     }
 }
