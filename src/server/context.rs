@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::drills::Drills;
+use crate::fences::Gathered;
 use crate::formation::Removal;
 use crate::raft::{NotLeader, ProposeError, RaftNode};
 use crate::replica::Replica;
@@ -23,6 +24,8 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// The drills of this node, while it leads.
     pub drills: Drills,
+    /// Refused writes that this node was told of, while it leads.
+    pub gathered: Gathered,
 }
 
 /// An entry that was applied.

@@ -20,6 +20,7 @@
 //! | [`map`] | the service for callers: watch and lookup |
 //! | `admin` | the service for operators |
 //! | [`drills`] | a worker that is replaced on purpose, to see its late write refused |
+//! | [`fences`] | writes that storage refused, and fences that are raised again |
 //! | [`refusal`] | what a refusal of the state means to a client |
 //! | `readiness` | whether the node is worth sending calls to |
 //! | `text` | foreign text, made fit to show |
@@ -32,6 +33,7 @@ pub mod clock;
 pub mod context;
 pub mod coordinator;
 pub mod drills;
+pub mod fences;
 pub mod files;
 mod formation;
 #[doc(hidden)]

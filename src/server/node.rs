@@ -6,6 +6,7 @@
 
 use crate::context::Context;
 use crate::drills::Drills;
+use crate::fences::{self, Gathered};
 use crate::files;
 use crate::formation::{self, Formation, FormationError};
 use crate::identity::IdentityError;
@@ -199,7 +200,7 @@ impl Parts {
             Box::pin(RaftNode::start(config, disk, replica.machine(), self.surroundings.dialer.clone()))
                 .await
                 .map_err(Arc::new)?;
-        Ok(Context { replica, raft, clock, drills: Drills::default() })
+        Ok(Context { replica, raft, clock, drills: Drills::default(), gathered: Gathered::default() })
     }
 
     /// Fills the places that wait for the cluster.
@@ -207,6 +208,8 @@ impl Parts {
         let closing = &self.closing;
         let leading = leader::run(context.clone(), self.settings.placing, closing.clone());
         tokio::spawn(leading.in_current_span());
+        let noting = fences::run(context.clone(), closing.clone());
+        tokio::spawn(noting.in_current_span());
         let workers = Workers::new(context.clone(), closing.clone());
         self.services.raft.set(context.raft.service().server());
         self.services.workers.set(Services::limit_workers(workers));

@@ -11,6 +11,7 @@ use crate::workers::Workers;
 use futures_util::{Stream, StreamExt as _};
 use ringfence_api::MAX_MESSAGE_BYTES;
 use ringfence_api::v1::admin_service_server::{AdminServiceServer, SERVICE_NAME as ADMIN};
+use ringfence_api::v1::fence_service_server::{FenceServiceServer, SERVICE_NAME as FENCE};
 use ringfence_api::v1::map_service_server::{MapServiceServer, SERVICE_NAME as MAP};
 use ringfence_api::v1::placement_service_server::{PlacementServiceServer, SERVICE_NAME as PLACEMENT};
 use ringfence_api::v1::raft_server::RaftServer;
@@ -153,9 +154,12 @@ pub(crate) async fn serve<H: Health>(
     let placement = PlacementServiceServer::new(services.admin.clone())
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    let fences = FenceServiceServer::new(services.admin.clone())
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
     let reflection = || {
         // What is for peers only is not shown.
-        [WORKER, MAP, ADMIN, PLACEMENT].into_iter().fold(
+        [WORKER, MAP, ADMIN, PLACEMENT, FENCE].into_iter().fold(
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(ringfence_api::FILE_DESCRIPTOR_SET),
             tonic_reflection::server::Builder::with_service_name,
@@ -170,6 +174,7 @@ pub(crate) async fn serve<H: Health>(
         .add_service(services.map.clone())
         .add_service(admin)
         .add_service(placement)
+        .add_service(fences)
         .add_service(health.max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(v1)
         .add_service(v1alpha);

@@ -72,6 +72,12 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
             worker(*session, state),
             keyspace(*id, state)
         )),
+        Refused::Implausible { partition: key, from, to } => Failure::refused(format_args!(
+            "partition {} stands at {from}, and {} is more than 2^48 above it: no fence takes such a jump. Read from the storage \
+             what it has seen",
+            partition(*key, state),
+            to.get()
+        )),
         Refused::Limit { .. } => Failure::limit(why),
         Refused::NoKeyspaces | Refused::Policy(_) | Refused::PartitionWeight(_) => Failure::invalid(why),
         Refused::PlanRunning(plan) => Failure::refused(whose::running(*plan, state)),

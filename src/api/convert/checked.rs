@@ -5,7 +5,7 @@
 
 use super::field::InvalidField;
 use crate::text::shown;
-use ringfence_core::ids::{Epoch, EpochFloor, KeyspaceName, NodeId, SessionId, WorkerId};
+use ringfence_core::ids::{Epoch, EpochFloor, KeyspaceName, NodeId, Scope, SessionId, StoreName, WorkerId};
 use ringfence_core::state::MAX_ADDRESS_BYTES;
 use std::time::Duration;
 
@@ -17,6 +17,16 @@ pub fn keyspace_name(field: &str, text: &str) -> Result<KeyspaceName, InvalidFie
 /// A worker's name.
 pub fn worker_id(field: &str, text: &str) -> Result<WorkerId, InvalidField> {
     WorkerId::new(text).map_err(|why| InvalidField::new(field, why))
+}
+
+/// What a fencing token speaks for.
+pub fn scope(field: &str, text: &str) -> Result<Scope, InvalidField> {
+    text.parse().map_err(|why: ringfence_core::ids::ScopeError| InvalidField::new(field, why))
+}
+
+/// What programs call a storage.
+pub fn store_name(field: &str, text: &str) -> Result<StoreName, InvalidField> {
+    StoreName::new(text).map_err(|why| InvalidField::new(field, why))
 }
 
 /// A node's id.

@@ -142,6 +142,8 @@ fn reason_in_words(why: GrantReason) -> &'static str {
         GrantReason::Plan => "a plan",
         GrantReason::Returned => "its owner restarted",
         GrantReason::Split => "split",
+        GrantReason::Reassert => "its fences are raised again",
+        GrantReason::Behind => "its storage had seen a higher epoch",
     }
 }
 

@@ -6,12 +6,14 @@ use super::fields::{
     keyspaces_from_wire, keyspaces_to_wire, labels_from_wire, labels_to_wire, reason_from_wire,
     reason_to_wire, weight_from_wire,
 };
-use super::plan;
+use super::{plan, refusal};
 use crate::convert::{InvalidField, checked, partition_count};
 use crate::v1::log_command as wire;
 use crate::v1::{self, log_command::Command as Wire};
 use prost::bytes::Bytes;
-use ringfence_core::ids::{ClusterId, Epoch, KeyspaceId, LogIndex, MoveId, Revision, SessionId, WorkerId};
+use ringfence_core::ids::{
+    ClusterId, Epoch, KeyspaceId, LogIndex, MoveId, PartitionId, Revision, SessionId, WorkerId,
+};
 use ringfence_core::placement::Weight;
 use ringfence_core::state::{Command, Join, PartitionChange, Policy, PolicyChange, Released, WorkerChange};
 use std::time::Duration;
@@ -153,6 +155,22 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
             partition: Some(key_to_wire(*partition)),
             epoch: epoch.map_or(0, Epoch::get),
         }),
+        Command::NoteRefusals { notes } => Wire::NoteRefusals(wire::NoteRefusals {
+            notes: notes.iter().map(refusal::note_to_wire).collect(),
+        }),
+        Command::Reassert { keyspace, partition } => Wire::Reassert(wire::Reassert {
+            keyspace: keyspace.get(),
+            partition: partition.map(PartitionId::get),
+        }),
+        Command::EndReassert { order, keyspace, partition } => Wire::EndReassert(wire::EndReassert {
+            order_index: order.get(),
+            keyspace: keyspace.get(),
+            partition: partition.map(PartitionId::get),
+        }),
+        Command::RaiseAbove { partition, above } => Wire::RaiseAbove(wire::RaiseAbove {
+            partition: Some(key_to_wire(*partition)),
+            above: above.get(),
+        }),
     };
     v1::LogCommand { command: Some(command) }
 }
@@ -173,12 +191,13 @@ fn join_to_wire(join: &Join) -> wire::Join {
 }
 
 fn released_to_wire(how: &Released) -> wire::release::How {
-    use wire::release::{Failed, How, Restarting, Returned, Revoked};
+    use wire::release::{Behind, Failed, How, Restarting, Returned, Revoked};
     match how {
         Released::Revoked => How::Revoked(Revoked {}),
         Released::Returned => How::Returned(Returned {}),
         Released::Failed(error) => How::Failed(Failed { error: error.clone() }),
         Released::Restarting => How::Restarting(Restarting {}),
+        Released::Behind(seen) => How::Behind(Behind { seen: seen.get() }),
     }
 }
 
@@ -242,6 +261,17 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
             ("cancel_split", Ok(Command::CancelSplit { keyspace: KeyspaceId::new(c.keyspace) }))
         }
         Some(Wire::Split(c)) => ("split", split(c)),
+        Some(Wire::NoteRefusals(c)) => ("note_refusals", note_refusals(c)),
+        Some(Wire::Reassert(c)) => {
+            let (keyspace, partition) = (KeyspaceId::new(c.keyspace), c.partition.map(PartitionId::new));
+            ("reassert", Ok(Command::Reassert { keyspace, partition }))
+        }
+        Some(Wire::EndReassert(c)) => {
+            let (keyspace, partition) = (KeyspaceId::new(c.keyspace), c.partition.map(PartitionId::new));
+            let order = LogIndex::new(c.order_index);
+            ("end_reassert", Ok(Command::EndReassert { order, keyspace, partition }))
+        }
+        Some(Wire::RaiseAbove(c)) => ("raise_above", raise_above(c)),
     };
     command.map_err(|e| e.within(name))
 }
@@ -362,6 +392,7 @@ fn release(c: wire::Release) -> Result<Command, InvalidField> {
         How::Returned(_) => Released::Returned,
         How::Failed(failed) => Released::Failed(failed.error),
         How::Restarting(_) => Released::Restarting,
+        How::Behind(behind) => Released::Behind(checked::epoch("how.seen", behind.seen)?),
     };
     Ok(Command::Release {
         partition: key_from_wire(c.partition)?,
@@ -424,6 +455,17 @@ fn start_split(c: &wire::StartSplit) -> Result<Command, InvalidField> {
 fn split(c: wire::Split) -> Result<Command, InvalidField> {
     let epoch = checked::epoch_or_none("epoch", c.epoch)?;
     Ok(Command::Split { partition: key_from_wire(c.partition)?, epoch })
+}
+
+fn note_refusals(c: wire::NoteRefusals) -> Result<Command, InvalidField> {
+    let notes = c.notes.into_iter().enumerate();
+    let notes = notes.map(|(place, note)| refusal::note_from_wire(note).map_err(|e| e.at("notes", place)));
+    Ok(Command::NoteRefusals { notes: notes.collect::<Result<_, _>>()? })
+}
+
+fn raise_above(c: wire::RaiseAbove) -> Result<Command, InvalidField> {
+    let above = checked::epoch("above", c.above)?;
+    Ok(Command::RaiseAbove { partition: key_from_wire(c.partition)?, above })
 }
 
 fn extend_plan(c: wire::ExtendPlan) -> Result<Command, InvalidField> {

@@ -34,6 +34,8 @@ pub(super) fn reason_to_wire(why: GrantReason) -> i32 {
         GrantReason::Plan => v1::GrantReason::Plan,
         GrantReason::Returned => v1::GrantReason::Returned,
         GrantReason::Split => v1::GrantReason::Split,
+        GrantReason::Reassert => v1::GrantReason::Reassert,
+        GrantReason::Behind => v1::GrantReason::Behind,
     };
     wire.into()
 }
@@ -55,6 +57,8 @@ pub(super) fn reason_from_wire(number: i32) -> Result<GrantReason, InvalidField>
         Ok(v1::GrantReason::Plan) => Ok(GrantReason::Plan),
         Ok(v1::GrantReason::Returned) => Ok(GrantReason::Returned),
         Ok(v1::GrantReason::Split) => Ok(GrantReason::Split),
+        Ok(v1::GrantReason::Reassert) => Ok(GrantReason::Reassert),
+        Ok(v1::GrantReason::Behind) => Ok(GrantReason::Behind),
         Ok(v1::GrantReason::Unspecified) | Err(_) => Err(checked::unknown_value("why", number)),
     }
 }

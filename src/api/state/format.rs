@@ -39,9 +39,8 @@ pub(super) fn format_of_entry(commands: &[Command]) -> u32 {
 
 /// The lowest format that can say this state.
 pub(super) fn format_of_state(parts: &StateParts) -> u32 {
-    let StateParts {
-        directives, worker_settings, frozen, plans, keyspaces, sessions, ended, answers, ..
-    } = parts;
+    let StateParts { directives, worker_settings, frozen, plans, .. } = parts;
+    let StateParts { keyspaces, sessions, ended, answers, refusals, reasserts, .. } = parts;
     let directed =
         !(directives.is_empty() && worker_settings.is_empty() && plans.is_empty()) || frozen.is_some();
     let answered = answers
@@ -52,7 +51,8 @@ pub(super) fn format_of_state(parts: &StateParts) -> u32 {
         .any(|outcome| matches!(outcome, Outcome::Planned(_)));
     let evicted = ended.iter().any(|ended| ended.why == EndReason::Evicted || ended.life.is_some());
     let splits = sessions.iter().any(|session| session.splits);
-    lowest(!directed && !answered && !evicted && !splits && !keyspaces.iter().any(keyspace_is_new))
+    let told = !refusals.is_empty() || !reasserts.is_empty();
+    lowest(!directed && !answered && !evicted && !splits && !told && !keyspaces.iter().any(keyspace_is_new))
 }
 
 fn lowest(first_says_it: bool) -> u32 {
@@ -72,7 +72,7 @@ fn command_is_new(command: &Command) -> bool {
                 || balance_by.is_some()
         }
         Command::Grant { why, .. } | Command::Drain { why, .. } => reason_is_new(*why),
-        Command::Release { how, .. } => *how == Released::Restarting,
+        Command::Release { how, .. } => matches!(how, Released::Restarting | Released::Behind(_)),
         Command::Join(join) => join.splits || join.ends_drain.is_some(),
         Command::FormCluster { .. }
         | Command::NoteNode { .. }
@@ -101,7 +101,11 @@ fn command_is_new(command: &Command) -> bool {
         | Command::Evict { .. }
         | Command::StartSplit { .. }
         | Command::CancelSplit { .. }
-        | Command::Split { .. } => true,
+        | Command::Split { .. }
+        | Command::NoteRefusals { .. }
+        | Command::Reassert { .. }
+        | Command::EndReassert { .. }
+        | Command::RaiseAbove { .. } => true,
     }
 }
 
@@ -129,16 +133,19 @@ fn reason_is_new(why: GrantReason) -> bool {
         | GrantReason::Label
         | GrantReason::Plan
         | GrantReason::Returned
-        | GrantReason::Split => true,
+        | GrantReason::Split
+        | GrantReason::Reassert
+        | GrantReason::Behind => true,
     }
 }
 
 fn keyspace_is_new(keyspace: &KeyspaceParts) -> bool {
-    let KeyspaceParts { policy, settings, frozen, split, partitions, .. } = keyspace;
+    let KeyspaceParts { policy, settings, frozen, split, partitions, raised, .. } = keyspace;
     policy_is_new(policy)
         || !settings.is_empty()
         || frozen.is_some()
         || split.is_some()
+        || !raised.is_empty()
         || partitions.iter().any(partition_is_new)
 }
 

@@ -15,6 +15,7 @@ mod format;
 mod outcome;
 mod partition;
 mod plan;
+mod refusal;
 mod session;
 mod snapshot;
 mod workers;

@@ -25,6 +25,7 @@ pub(super) fn keyspace_to_wire(keyspace: &KeyspaceParts, workers: &mut Places) -
         settings: directive::partitions_to_wire(&keyspace.settings, workers),
         frozen_by_index: directive_to_wire(keyspace.frozen),
         partitions: keyspace.partitions.iter().map(|partition| to_wire(partition, workers)).collect(),
+        raised: keyspace.raised.iter().map(raised_to_wire).collect(),
     }
 }
 
@@ -47,10 +48,19 @@ pub(super) fn keyspace_from_wire(
         frozen: directive_from_wire(wire.frozen_by_index),
         base,
         split: directive_from_wire(wire.split_by_index),
+        raised: wire.raised.iter().map(raised_from_wire).collect::<Result<_, _>>()?,
         partitions: partitions
             .map(|(place, partition)| from_wire(partition, workers).map_err(|e| e.at("partitions", place)))
             .collect::<Result<_, _>>()?,
     })
+}
+
+fn raised_to_wire((partition, floor): &(PartitionId, EpochFloor)) -> v1::StateRaised {
+    v1::StateRaised { partition: partition.get(), floor: floor.get() }
+}
+
+fn raised_from_wire(wire: &v1::StateRaised) -> Result<(PartitionId, EpochFloor), InvalidField> {
+    Ok((PartitionId::new(wire.partition), checked::floor("raised.floor", wire.floor)?))
 }
 
 /// The epoch is that of the last grant, and is written only when there is none or it is another.

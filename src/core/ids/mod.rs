@@ -10,7 +10,7 @@ mod number;
 mod scope;
 
 pub use epoch::{Epoch, EpochError, EpochFloor};
-pub use name::{ClusterId, KeyspaceName, LockName, MAX_NAME_BYTES, NameError, WorkerId};
+pub use name::{ClusterId, KeyspaceName, LockName, MAX_NAME_BYTES, NameError, StoreName, WorkerId};
 pub use number::{
     KeyspaceId, LogIndex, MoveId, NodeId, NodeIdError, PartitionId, PartitionKey, Revision, SessionId, Term,
 };

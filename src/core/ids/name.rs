@@ -93,6 +93,11 @@ name!(
     "lock"
 );
 name!(
+    /// What programs call a storage that has a fence.
+    StoreName,
+    "storage"
+);
+name!(
     /// The identity of one cluster; a fence belongs to exactly one.
     ClusterId,
     "cluster id"

@@ -205,9 +205,13 @@ fn moved(partition: &Partition) -> bool {
     };
     match by {
         None
-        | Some(GrantReason::First | GrantReason::Failover | GrantReason::Vacated | GrantReason::Returned) => {
-            false
-        }
+        | Some(
+            GrantReason::First
+            | GrantReason::Failover
+            | GrantReason::Vacated
+            | GrantReason::Returned
+            | GrantReason::Behind,
+        ) => false,
         Some(
             GrantReason::Balance
             | GrantReason::Operator
@@ -219,7 +223,8 @@ fn moved(partition: &Partition) -> bool {
             | GrantReason::Load
             | GrantReason::Label
             | GrantReason::Plan
-            | GrantReason::Split,
+            | GrantReason::Split
+            | GrantReason::Reassert,
         ) => true,
     }
 }

@@ -19,6 +19,7 @@ mod pace;
 mod picture;
 mod placing;
 mod presence;
+mod reasserts;
 mod receive;
 mod release;
 mod splitting;
@@ -74,6 +75,8 @@ pub struct Leadership {
     holds: Holds,
     /// Setbacks that owners have outlived.
     forgiveness: Forgiveness,
+    /// Fences that are raised again.
+    reasserts: reasserts::Reasserts,
     /// Who was without a connection at the last look.
     absent: BTreeSet<SessionId>,
 }
@@ -88,7 +91,20 @@ impl Leadership {
         let (approved, budget, absent) = (Approved::default(), Budget::new(now, state), BTreeSet::new());
         let holds = Holds::new(state);
         let (loads, forgiveness) = (Loads::new(now, state), Forgiveness::new(now, state));
-        Leadership { lessor, timers, presence, placing, approved, budget, loads, holds, forgiveness, absent }
+        let reasserts = reasserts::Reasserts::default();
+        Leadership {
+            lessor,
+            timers,
+            presence,
+            placing,
+            approved,
+            budget,
+            loads,
+            holds,
+            forgiveness,
+            reasserts,
+            absent,
+        }
     }
 
     /// The term it belongs to.
@@ -210,6 +226,7 @@ impl Leadership {
         let calm =
             self.placing.brake_with(now, state, expiring.len()).is_none() || mutant!("moves-under-the-brake");
         let (absent, budget) = (&self.absent, &mut self.budget);
+        entries.extend(self.reasserts.due(now, state, budget));
         if calm {
             entries.extend(self.approved.due(now, state, absent, budget));
         }

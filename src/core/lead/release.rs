@@ -21,11 +21,14 @@ pub fn release(
 ) -> (Command, Vec<Command>) {
     let follows = match state.partition(partition).map(|p| (p.epoch(), p.phase())) {
         Some((Some(current), Phase::Draining(drain)))
-            if current == epoch && drain.session == session && !matches!(how, Released::Failed(_)) =>
+            if current == epoch
+                && drain.session == session
+                && !matches!(how, Released::Failed(_) | Released::Behind(_)) =>
         {
             let target = state.session_of(&drain.to).zip(state.keyspace(partition.keyspace));
             // One that is cordoned gets nothing, and keeps what it has: both halves of it.
-            let keeps = |to: &Session| drain.why == GrantReason::Split && to.id() == session;
+            let stays = matches!(drain.why, GrantReason::Split | GrantReason::Reassert);
+            let keeps = |to: &Session| stays && to.id() == session;
             let fits =
                 |(to, keyspace): &(&Session, &Keyspace)| match receive_in_flight(state, keyspace, to, absent)
                 {
@@ -37,6 +40,19 @@ pub fn release(
                 splitting::at_release(state, partition, to, why)
                     .unwrap_or_else(|| vec![Command::Grant { partition, replaces: Some(epoch), to, why }])
             })
+        }
+        // Its storage has seen more. It tries once more, above that; who says so again waits like one whose task failed.
+        Some((Some(current), Phase::Owned { session: owner, .. }))
+            if current == epoch && *owner == session && matches!(how, Released::Behind(_)) =>
+        {
+            let first = state.partition(partition).is_some_and(|p| p.setback().is_none());
+            let target = state.session(session).zip(state.keyspace(partition.keyspace));
+            let fits = |(to, keyspace): &(&Session, &Keyspace)| {
+                matches!(receive_in_flight(state, keyspace, to, absent), Ok(()) | Err(Unfit::Cordoned))
+            };
+            let why = GrantReason::Behind;
+            let grant = Command::Grant { partition, replaces: Some(epoch), to: session, why };
+            target.filter(|both| first && fits(both)).map_or_else(Vec::new, |_| vec![grant])
         }
         _ => Vec::new(),
     };

@@ -144,5 +144,7 @@ fn name(why: GrantReason) -> &'static str {
         GrantReason::Plan => "plan",
         GrantReason::Returned => "returned",
         GrantReason::Split => "split",
+        GrantReason::Reassert => "reassert",
+        GrantReason::Behind => "behind",
     }
 }

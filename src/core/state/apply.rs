@@ -178,6 +178,12 @@ impl Change<'_> {
             Command::StartSplit { keyspace, from } => self.start_split(*keyspace, *from),
             Command::CancelSplit { keyspace } => self.cancel_split(*keyspace),
             Command::Split { partition, epoch } => self.split(*partition, *epoch),
+            Command::NoteRefusals { notes } => Ok(self.note_refusals(notes)),
+            Command::Reassert { keyspace, partition } => self.reassert(*keyspace, *partition),
+            Command::EndReassert { order, keyspace, partition } => {
+                Ok(self.end_reassert(*order, *keyspace, *partition))
+            }
+            Command::RaiseAbove { partition, above } => self.raise_above(*partition, *above),
         }
     }
 

@@ -5,9 +5,10 @@ use super::directive::{PartitionChange, Subject, WorkerChange};
 use super::keyspace::{Policy, PolicyChange};
 use super::partition::GrantReason;
 use super::plans::{PlanMove, SkipReason};
+use super::refusals::RefusalNote;
 use crate::ids::{
-    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionKey, Revision, SessionId,
-    WorkerId,
+    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, PartitionKey,
+    Revision, SessionId, WorkerId,
 };
 use crate::placement::{PartitionCount, Weight};
 use std::collections::{BTreeMap, BTreeSet};
@@ -280,6 +281,34 @@ pub enum Command {
         /// Its last epoch, `None` when it never had one. Refused when it has moved on.
         epoch: Option<Epoch>,
     },
+    /// Notes writes that storage refused, or would have refused.
+    NoteRefusals {
+        /// At most [`MAX_REFUSALS_NOTED`](super::MAX_REFUSALS_NOTED); more are passed over.
+        notes: Vec<RefusalNote>,
+    },
+    /// Orders the fences of a partition, or of all of a keyspace, to be raised again: owners are granted what they have anew.
+    Reassert {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// One partition; all, when `None`.
+        partition: Option<PartitionId>,
+    },
+    /// Every partition of such an order was taken from whoever had it. Changes nothing while one was not.
+    EndReassert {
+        /// The order's entry.
+        order: LogIndex,
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// Its partition.
+        partition: Option<PartitionId>,
+    },
+    /// An operator's word that storage has seen this epoch: the next one is above it.
+    RaiseAbove {
+        /// The partition.
+        partition: PartitionKey,
+        /// Refused when it is more than [`MAX_ABOVE_JUMP`](super::MAX_ABOVE_JUMP) above the partition's.
+        above: Epoch,
+    },
 }
 
 /// What a worker says of itself when it joins, and what the leader decided about an earlier session of its name.
@@ -334,4 +363,6 @@ pub enum Released {
     Failed(String),
     /// It was revoked and returned, and its worker is being restarted.
     Restarting,
+    /// It was never called: storage has seen this epoch, which is above the owner's, and refused to be raised.
+    Behind(Epoch),
 }

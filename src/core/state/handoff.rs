@@ -5,11 +5,10 @@
 
 use super::apply::{Change, MovedBy};
 use super::command::Released;
-use super::directive::WorkerSettings;
 use super::keyspace::Takeover;
 use super::outcome::{Event, Outcome, Refused};
 use super::partition::{
-    Cooling, CoolingWhy, Drain, GrantReason, MAX_FAILURE_BYTES, Partition, Phase, Setback, Tenure,
+    Born, Cooling, CoolingWhy, Drain, GrantReason, MAX_FAILURE_BYTES, Partition, Phase, Setback, Tenure,
 };
 use super::session::Session;
 use super::text::cut;
@@ -121,7 +120,11 @@ impl Change<'_> {
         // What was decided before an operator took the worker out must not reach it after: whoever asked may have been
         // told that it can be stopped.
         let settings = |session: &Session| self.state.worker_settings.get(&session.worker);
-        let taken_out = |session: &Session| settings(session).is_some_and(WorkerSettings::takes_nothing);
+        let keeps = |session: &Session| self.is_granted_again(key, session, why);
+        let taken_out = |session: &Session| {
+            settings(session)
+                .is_some_and(|set| set.drain().is_some() || set.takes_nothing() && !keeps(session))
+        };
         let target = self.state.sessions.get(&to).filter(|session| !session.withdrawn && !taken_out(session));
         let Some(session) = target else { return Ok(Outcome::LeftVacant) };
         if !session.keyspaces.contains(&key.keyspace) {
@@ -146,7 +149,21 @@ impl Change<'_> {
             partition.phase = Phase::Owned { session: to, ready: false };
             partition.remember(tenure);
         });
+        self.forget_floor(key);
         Ok(Outcome::Granted(epoch))
+    }
+
+    /// It had the partition, or the one that this was split from, and gets it anew without having lost it: one that is
+    /// cordoned keeps what it has.
+    fn is_granted_again(&self, key: PartitionKey, session: &Session, why: GrantReason) -> bool {
+        let last_was =
+            |partition: &Partition| partition.history.last().is_some_and(|last| last.session == session.id);
+        let parent = |born: Born| self.state.partition(PartitionKey { partition: born.parent, ..key });
+        matches!(why, GrantReason::Split | GrantReason::Reassert | GrantReason::Behind)
+            && self.state.partition(key).is_some_and(|partition| match partition.history.last() {
+                Some(_) => last_was(partition),
+                None => partition.born.and_then(parent).is_some_and(last_was),
+            })
     }
 
     /// A move that a leader planned may meet another state than it was planned for: its partition has moved on, or was
@@ -263,14 +280,27 @@ impl Change<'_> {
         }
         let current = partition.epoch() == Some(epoch) && partition.owner() == Some(session);
         if !current && !mutant!("release-by-name") {
+            if let Released::Behind(seen) = how
+                && mutant!("seen-of-anyone")
+            {
+                self.believe(key, *seen);
+            }
             return Ok(Outcome::Unchanged);
         }
+        let believed = match how {
+            Released::Behind(seen) => Some(self.believe(key, *seen)),
+            _ => None,
+        };
+        let Ok(partition) = self.find(key) else { return Ok(Outcome::Unchanged) };
         let worker = self.state.sessions.get(&session).map(|s| s.worker.clone());
         let setback = match (how, worker) {
             (Released::Revoked | Released::Restarting, _) | (_, None) => None,
             (Released::Returned, Some(worker)) => Some((worker, String::new())),
             (Released::Failed(error), Some(worker)) => {
                 Some((worker, cut(error, MAX_FAILURE_BYTES).to_owned()))
+            }
+            (Released::Behind(seen), Some(worker)) => {
+                Some((worker, behind(epoch, *seen, believed == Some(true))))
             }
         };
         let moving = matches!(partition.phase, Phase::Draining(_));
@@ -281,6 +311,9 @@ impl Change<'_> {
         }
         let freed = match how {
             Released::Failed(_) => Freed::Failed,
+            // Once may be a restore. What says so again and again waits longer each time.
+            Released::Behind(_) if believed == Some(true) && count == 1 => Freed::Released,
+            Released::Behind(_) => Freed::Failed,
             // Where it was on its way to another worker, it goes on there.
             Released::Restarting if moving => Freed::Released,
             Released::Restarting => Freed::Restarting,
@@ -375,4 +408,14 @@ impl Change<'_> {
             };
         });
     }
+}
+
+/// What is told of an owner whose storage has seen a higher epoch than its own.
+fn behind(own: Epoch, seen: Epoch, believed: bool) -> String {
+    let what = if believed {
+        "the next grant is above that"
+    } else {
+        "too far above to be believed: if it is right, ringfence fence reassert KEYSPACE/PARTITION --above"
+    };
+    format!("a raise to {own} was refused, storage has seen {seen}; {what}")
 }

@@ -271,6 +271,8 @@ pub struct Keyspace {
     pub(crate) settings: BTreeMap<PartitionId, PartitionSettings>,
     /// No planned move begins, by this directive.
     pub(crate) frozen: Option<LogIndex>,
+    /// Floors of partitions whose storage has seen more than was granted, until an epoch above is minted.
+    pub(crate) raised: BTreeMap<PartitionId, EpochFloor>,
 }
 
 /// A keyspace that was deleted while somebody owned partitions of it under a lease.
@@ -328,9 +330,15 @@ impl Keyspace {
         self.floor
     }
 
-    /// The highest epoch that was ever granted here, or the floor.
+    /// The floor of a partition whose storage has seen more than was granted; its next grant is above it.
+    pub fn raised(&self, partition: PartitionId) -> Option<EpochFloor> {
+        self.raised.get(&partition).copied()
+    }
+
+    /// The highest epoch that was ever granted here or seen by storage, or the floor.
     pub(crate) fn highest(&self) -> EpochFloor {
-        self.partitions.iter().map(|p| p.epoch).fold(self.floor, EpochFloor::max)
+        let granted = self.partitions.iter().map(|p| p.epoch);
+        granted.chain(self.raised.values().copied()).fold(self.floor, EpochFloor::max)
     }
 }
 

@@ -67,6 +67,7 @@ impl Change<'_> {
             partitions,
             settings: BTreeMap::new(),
             frozen: None,
+            raised: BTreeMap::new(),
         };
         self.state.keyspaces.insert(id, keyspace);
         self.journal.push(Undo::KeyspaceCreated(id));
@@ -108,6 +109,10 @@ impl Change<'_> {
             self.state.names.remove(&keyspace.name);
             self.state.counters.floor = EpochFloor::max(self.state.counters.floor, floor);
             self.touch_map(Event::KeyspaceDeleted(id, keyspace.name.clone()));
+            if self.state.reasserts.iter().any(|order| order.keyspace == id) {
+                self.journal.push(Undo::Reasserts(self.state.reasserts.clone()));
+                self.state.reasserts.retain(|order| order.keyspace != id);
+            }
             if let Some(lease) = lease {
                 self.remember_deleted(Deleted { name: keyspace.name.clone(), lease });
             }

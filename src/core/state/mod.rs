@@ -21,6 +21,8 @@ mod outcome;
 mod partition;
 mod parts;
 mod plans;
+mod reasserts;
+mod refusals;
 mod session;
 mod sessions;
 mod splits;
@@ -49,6 +51,8 @@ pub use partition::{
 };
 pub use parts::{KeyspaceParts, OperatorAnswer, PartitionParts, PartsError, SessionParts, StateParts};
 pub use plans::{ApprovedPlan, MAX_PLAN_MOVES, PLANS_LEN, PlanMove, PlanStage, PlanStep, SkipReason};
+pub use reasserts::{MAX_ABOVE_JUMP, MAX_SEEN_JUMP, REASSERTS_LEN, Reassert, Reasserted};
+pub use refusals::{Holder, MAX_REFUSALS_NOTED, REFUSALS_LEN, RefusalNote, RefusedWrite, RefusedWrites};
 pub use session::{
     ENDED_LEN, EndReason, Ended, Life, MAX_ADDRESS_BYTES, MAX_LABELS, MAX_SESSIONS, Session, Suspicion,
 };
@@ -84,6 +88,10 @@ pub struct State {
     pub(crate) frozen: Option<LogIndex>,
     /// Plans that operators approved, oldest first.
     pub(crate) plans: VecDeque<ApprovedPlan>,
+    /// Writes that storage refused, those reported last at the end.
+    pub(crate) refusals: VecDeque<RefusedWrites>,
+    /// Orders to raise fences again, oldest first.
+    pub(crate) reasserts: VecDeque<Reassert>,
 }
 
 /// The cluster's identity.
@@ -113,6 +121,8 @@ impl State {
             worker_settings: BTreeMap::new(),
             frozen: None,
             plans: VecDeque::new(),
+            refusals: VecDeque::new(),
+            reasserts: VecDeque::new(),
         }
     }
 
@@ -191,10 +201,11 @@ impl State {
         self.directives.iter()
     }
 
-    /// Whether something was used already that nodes from before directives cannot read: a directive, or a worker that
-    /// splits. Only then may a leader write what they cannot read without being told to.
+    /// Whether something was used already that nodes from before directives cannot read: a directive, a worker that splits,
+    /// or a write that storage refused. Only then may a leader write what they cannot read without being told to.
     pub fn has_what_is_new(&self) -> bool {
-        !self.directives.is_empty() || self.sessions.values().any(|session| session.splits)
+        let told = || self.sessions.values().any(|session| session.splits) || !self.refusals.is_empty();
+        !self.directives.is_empty() || told()
     }
 
     /// One directive, while it is remembered; that of a plan as long as the plan is.
@@ -221,9 +232,7 @@ impl State {
 
     /// The epoch that a grant or a split of the partition would mint now; `None` when its epochs are used up.
     pub(crate) fn next_epoch(&self, key: PartitionKey) -> Option<Epoch> {
-        let keyspace = self.keyspaces.get(&key.keyspace)?;
-        let partition = self.partition(key)?;
-        partition.epoch.max(keyspace.floor).max(self.counters.floor).next()
+        self.floor_of(key)?.next()
     }
 
     fn partition_mut(&mut self, key: PartitionKey) -> Option<&mut Partition> {

@@ -243,6 +243,19 @@ pub enum Refused {
         /// The keyspace.
         keyspace: KeyspaceId,
     },
+    /// An operator's floor is so far above the partition's that fences would not take what is granted next.
+    #[error(
+        "partition {partition} stands at {from}, and {to} is more than 2^48 above it: no fence takes such a jump. Read from \
+         the storage what it has seen"
+    )]
+    Implausible {
+        /// The partition.
+        partition: PartitionKey,
+        /// What it stands at.
+        from: u64,
+        /// The epoch named.
+        to: Epoch,
+    },
     /// A suspicion is one or two thirds.
     #[error("a session is suspected for 1 or 2 thirds of its ttl, not {0}")]
     Thirds(u8),

@@ -150,6 +150,10 @@ pub enum GrantReason {
     Returned,
     /// It was split from another partition, or another was split from it.
     Split,
+    /// A planned move to the worker that has it: its fences are raised again.
+    Reassert,
+    /// Storage had seen a higher epoch than its owner's; it was granted above that.
+    Behind,
 }
 
 /// Owner tasks that ended when they should not have.

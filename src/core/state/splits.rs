@@ -131,6 +131,7 @@ impl Change<'_> {
         let child_key = PartitionKey { keyspace: id, partition: partitioner.next_child() };
         if !mutant!("split-epoch-granted") {
             self.change(key, |partition| partition.epoch = EpochFloor::of(epoch));
+            self.forget_floor(key);
         }
         if let Some(keyspace) = self.state.keyspaces.get_mut(&id) {
             keyspace.partitions.push(child);

@@ -9,8 +9,10 @@ use super::directive::{Directive, PartitionSettings, WorkerSettings};
 use super::keyspace::{Deleted, Keyspace, Policy};
 use super::partition::Partition;
 use super::plans::{ApprovedPlan, PlanMove, PlanStage};
+use super::reasserts::Reassert;
+use super::refusals::RefusedWrites;
 use super::session::{Ended, Session, Suspicion};
-use crate::ids::{KeyspaceId, LogIndex, NodeId, PartitionKey, SessionId, WorkerId};
+use crate::ids::{EpochFloor, KeyspaceId, LogIndex, NodeId, PartitionKey, SessionId, WorkerId};
 use crate::placement::Partitioner;
 use std::collections::VecDeque;
 
@@ -53,6 +55,11 @@ pub(super) enum Undo {
     /// A plan's move at this place waited, and was this.
     PlanStep(LogIndex, usize, PlanMove),
     PlanStage(LogIndex, PlanStage),
+    /// What was remembered of refused writes. It changes once a second at the most, so it is kept whole.
+    Refusals(VecDeque<RefusedWrites>),
+    Reasserts(VecDeque<Reassert>),
+    /// The floor of a partition.
+    Raised(PartitionKey, Option<EpochFloor>),
 }
 
 impl State {
@@ -164,6 +171,16 @@ impl State {
                 Undo::PlanStage(id, before) => {
                     if let Some(plan) = self.plan_mut(id) {
                         plan.stage = before;
+                    }
+                }
+                Undo::Refusals(before) => self.refusals = before,
+                Undo::Reasserts(before) => self.reasserts = before,
+                Undo::Raised(key, before) => {
+                    if let Some(keyspace) = self.keyspaces.get_mut(&key.keyspace) {
+                        match before {
+                            Some(before) => drop(keyspace.raised.insert(key.partition, before)),
+                            None => drop(keyspace.raised.remove(&key.partition)),
+                        }
                     }
                 }
             }

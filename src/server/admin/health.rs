@@ -2,6 +2,7 @@
 
 use super::{cluster, workers};
 use crate::context::Context;
+use crate::fences;
 use crate::formation::Formation;
 use ringfence_api::Failure;
 use ringfence_api::convert::Partition;
@@ -32,6 +33,7 @@ pub(super) async fn health(
         let now = context.clock.now();
         let local = &mut *context.replica.lock();
         let state = &local.state;
+        fences::add_to_health(&mut health, state, context.clock.unix_ms());
         health.workers = count(state.sessions().count());
         health.keyspaces = count(state.keyspaces().count());
         let suspected = state.sessions().filter(|session| session.suspicion().is_some());

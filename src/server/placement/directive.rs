@@ -37,6 +37,6 @@ pub(crate) fn direct(subject: Subject, given: &Given, what: &str) -> Command {
     Command::Direct { subject, by: by.clone(), what: what.to_owned(), reason: reason.clone() }
 }
 
-pub(super) fn named(state: &State, at: LogIndex) -> v1::GivenDirective {
+pub(crate) fn named(state: &State, at: LogIndex) -> v1::GivenDirective {
     Directive::named(state, at).into()
 }

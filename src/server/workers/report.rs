@@ -62,6 +62,11 @@ fn commands(
                 commands.push(Command::RevokeSeen { partition, epoch, session });
                 continue;
             }
+            report_item::What::Behind(behind) => {
+                let seen = seen(&local.state, number, epoch, behind)?;
+                tracing::warn!(%partition, %epoch, %session, %seen, "storage has seen a higher epoch than the owner's");
+                Released::Behind(seen)
+            }
             report_item::What::Released(_) => Released::Revoked,
             report_item::What::Restarting(_) => Released::Restarting,
             report_item::What::Returned(_) => Released::Returned,
@@ -75,6 +80,21 @@ fn commands(
         commands.extend(follows.into_iter().filter(|_| with_grants));
     }
     Ok(commands)
+}
+
+/// The epoch that storage has seen, when the report can be true.
+fn seen(state: &State, number: usize, own: Epoch, behind: &report_item::Behind) -> Result<Epoch, Failure> {
+    match state.cluster() {
+        Some(this) if this.id.as_str() == behind.cluster => {}
+        Some(this) => return Err(Failure::wrong_cluster(&behind.cluster, &this.id)),
+        None => return Err(Failure::unavailable("the cluster is not formed yet; ask again")),
+    }
+    let field = |why: String| Failure::invalid(format!("items[{number}].behind.seen: {why}"));
+    let seen = Epoch::new(behind.seen).map_err(|e| field(e.to_string()))?;
+    if seen <= own {
+        return Err(field(format!("{seen} is not above {own}, and no fence refuses that")));
+    }
+    Ok(seen)
 }
 
 /// The partition an item speaks of; `None` when its keyspace has been deleted, for then nothing is left to say.

@@ -3,12 +3,12 @@
 
 use ringfence_core::ids::{
     ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, PartitionKey,
-    Revision, SessionId, WorkerId,
+    Revision, SessionId, StoreName, WorkerId,
 };
 use ringfence_core::placement::{PartitionCount, Weight};
 use ringfence_core::state::{
     BalanceBy, Command, Entry, GrantReason, Join, PartitionChange, PlanMove, PlanStep, Policy, PolicyChange,
-    Released, Request, SkipReason, State, Subject, Takeover, WorkerChange,
+    RefusalNote, RefusedWrite, Released, Request, SkipReason, State, Subject, Takeover, WorkerChange,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -202,7 +202,38 @@ fn commands_of_format_2() -> Vec<(&'static str, Command)> {
         ("cancel_split", Command::CancelSplit { keyspace: id }),
         ("split", Command::Split { partition: key(5), epoch: Some(epoch(42)) }),
         ("split_first", Command::Split { partition: key(0), epoch: None }),
+        ("release_behind", release(5, 42, Released::Behind(epoch(150)))),
+        ("grant_behind", grant(5, Some(42), 1, GrantReason::Behind)),
+        ("drain_reassert", drain(5, 42, "w1", GrantReason::Reassert)),
+        (
+            "note_refusals",
+            Command::NoteRefusals {
+                notes: vec![refusal("orders/5", true), refusal("@locks/nightly", false)],
+            },
+        ),
+        ("reassert", Command::Reassert { keyspace: id, partition: None }),
+        ("reassert_one", Command::Reassert { keyspace: id, partition: Some(PartitionId::new(0)) }),
+        ("end_reassert", Command::EndReassert { order: plan, keyspace: id, partition: None }),
+        (
+            "end_reassert_one",
+            Command::EndReassert { order: plan, keyspace: id, partition: Some(PartitionId::new(0)) },
+        ),
+        ("raise_above", Command::RaiseAbove { partition: key(5), above: epoch(1 << 40) }),
     ]
+}
+
+fn refusal(scope: &str, observed: bool) -> RefusalNote {
+    let store = StoreName::new("ledger").unwrap();
+    let what =
+        RefusedWrite { scope: scope.parse().unwrap(), own: epoch(1), highest: epoch(2), store, observed };
+    let reporter = observed.then(|| worker("w1"));
+    RefusalNote {
+        what,
+        count: 3,
+        first_unix_ms: 1_700_000_000_100,
+        last_unix_ms: 1_700_000_000_200,
+        reporter,
+    }
 }
 
 fn planned(partition: u32, number: u64) -> PlanMove {
@@ -380,5 +411,20 @@ pub(crate) fn state_of_format_2() -> State {
     apply(vec![create("begun", 1, Policy::default())]);
     let from = PartitionCount::new(1).unwrap();
     apply(vec![Command::StartSplit { keyspace: KeyspaceId::new(6), from }]);
+
+    apply(vec![Command::NoteRefusals {
+        notes: vec![refusal("orders/3", true), refusal("@locks/nightly", false)],
+    }]);
+    apply(vec![direct(Subject::Cluster, "unfreeze"), Command::Freeze { keyspace: None, frozen: false }]);
+    apply(vec![
+        direct(Subject::Keyspace(halves), "raise"),
+        Command::Reassert { keyspace: halves, partition: None },
+    ]);
+    let began = KeyspaceId::new(6);
+    let zero = Some(PartitionId::new(0));
+    let one = apply(vec![Command::Reassert { keyspace: began, partition: zero }]);
+    apply(vec![Command::EndReassert { order: one, keyspace: began, partition: zero }]);
+    apply(vec![Command::RaiseAbove { partition: half(1), above: epoch(1 << 40) }]);
+    apply(vec![direct(Subject::Cluster, "freeze"), Command::Freeze { keyspace: None, frozen: true }]);
     state
 }

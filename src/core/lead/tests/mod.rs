@@ -11,6 +11,7 @@ mod operators;
 mod placing;
 mod presence;
 mod random;
+mod reasserts;
 mod receive;
 mod repairs;
 mod splitting;

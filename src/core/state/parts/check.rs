@@ -1,6 +1,6 @@
 //! Parts made into a state, if they can have been one.
 
-use super::{KeyspaceParts, OperatorAnswer, PartitionParts, SessionParts, StateParts, splits};
+use super::{KeyspaceParts, OperatorAnswer, PartitionParts, SessionParts, StateParts, splits, told};
 use crate::ids::{Epoch, EpochFloor, KeyspaceId, KeyspaceName, LogIndex, PartitionKey, SessionId, WorkerId};
 use crate::placement::{PartitionCount, PartitionCountError};
 use crate::state::State;
@@ -138,6 +138,8 @@ impl State {
         let worker_settings = check.worker_settings(parts.worker_settings)?;
         check.directed(parts.frozen)?;
         let plans = check.plans(parts.plans)?;
+        let refusals = check.refusals(parts.refusals)?;
+        let reasserts = check.reasserts(parts.reasserts, &keyspaces)?;
         Ok(State {
             cluster: parts.cluster,
             counters: check.0,
@@ -153,6 +155,8 @@ impl State {
             worker_settings,
             frozen: parts.frozen,
             plans,
+            refusals,
+            reasserts,
         })
     }
 }
@@ -317,6 +321,7 @@ impl Check {
         }
         self.directed(part.frozen)?;
         self.directed(part.split)?;
+        let raised = told::raised(id, &partitions, part.raised)?;
         Ok(Keyspace {
             id,
             name: part.name,
@@ -327,6 +332,7 @@ impl Check {
             partitions,
             settings: self.partition_settings(id, count, part.settings)?,
             frozen: part.frozen,
+            raised,
         })
     }
 

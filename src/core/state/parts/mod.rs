@@ -10,6 +10,7 @@
 mod check;
 mod directed;
 mod splits;
+mod told;
 
 pub use check::PartsError;
 
@@ -20,6 +21,8 @@ use super::keyspace::{Deleted, Keyspace, Policy};
 use super::outcome::Outcome;
 use super::partition::{Born, Partition, Phase, Setback, Tenure};
 use super::plans::ApprovedPlan;
+use super::reasserts::Reassert;
+use super::refusals::RefusedWrites;
 use super::session::{Ended, Session, Suspicion};
 use crate::ids::{EpochFloor, KeyspaceId, KeyspaceName, LogIndex, NodeId, PartitionId, SessionId, WorkerId};
 use crate::placement::{PartitionCount, Weight};
@@ -66,6 +69,10 @@ pub struct StateParts {
     pub frozen: Option<LogIndex>,
     /// Plans that operators approved, oldest first.
     pub plans: Vec<ApprovedPlan>,
+    /// Writes that storage refused, those reported last at the end.
+    pub refusals: Vec<RefusedWrites>,
+    /// Orders to raise fences again, oldest first.
+    pub reasserts: Vec<Reassert>,
 }
 
 /// A keyspace.
@@ -89,6 +96,8 @@ pub struct KeyspaceParts {
     pub settings: Vec<(PartitionId, PartitionSettings)>,
     /// No planned move begins in it, by this directive.
     pub frozen: Option<LogIndex>,
+    /// Floors of partitions whose storage has seen more than was granted, ascending by number.
+    pub raised: Vec<(PartitionId, EpochFloor)>,
 }
 
 /// A partition.
@@ -188,6 +197,8 @@ impl State {
             worker_settings: pairs(&self.worker_settings),
             frozen: self.frozen,
             plans: self.plans.iter().cloned().collect(),
+            refusals: self.refusals.iter().cloned().collect(),
+            reasserts: self.reasserts.iter().cloned().collect(),
         }
     }
 }
@@ -204,6 +215,7 @@ impl KeyspaceParts {
             split: keyspace.split,
             settings: pairs(&keyspace.settings),
             frozen: keyspace.frozen,
+            raised: pairs(&keyspace.raised),
         }
     }
 }

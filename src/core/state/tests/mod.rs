@@ -11,6 +11,8 @@
 //! | `directives` | what operators decide |
 //! | `plans` | plans that an operator approved |
 //! | `splits` | every partition of a keyspace in two |
+//! | `reasserts` | fences that are raised again, and storage that has seen more than was granted |
+//! | `refusals` | writes that storage refused |
 //! | `parts` | the state as plain data, and what is refused as such |
 //! | `random` | random commands that mostly fit the state they meet; the api's tests use it too |
 //! | `properties` | what holds after any sequence of entries |
@@ -23,6 +25,8 @@ mod parts;
 mod plans;
 mod properties;
 mod random;
+mod reasserts;
+mod refusals;
 mod retries;
 mod sessions;
 mod splits;

@@ -5,13 +5,13 @@
 
 use super::core::ids::{
     ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, PartitionKey,
-    Revision, SessionId, WorkerId,
+    Revision, Scope, SessionId, StoreName, WorkerId,
 };
 use super::core::placement::{PartitionCount, Weight};
 use super::core::state::{
     BalanceBy, Command, Entry, GrantReason, Join, Keyspace, Partition, PartitionChange, Phase, PlanMove,
-    PlanStep, Policy, PolicyChange, Released, Request, Session, SkipReason, State, Subject, Takeover,
-    WorkerChange,
+    PlanStep, Policy, PolicyChange, RefusalNote, RefusedWrite, Released, Request, Session, SkipReason, State,
+    Subject, Takeover, WorkerChange,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         (Some(_), None) if kind % 4 != 0 => 7,
         _ => kind,
     };
-    match kind % 60 {
+    match kind % 66 {
         0 => Command::FormCluster {
             cluster: ClusterId::new(["c1", "c2"][usize::from(a % 8 == 0)]).expect("a name"),
             lineage: u64::from(b),
@@ -161,6 +161,21 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         },
         56 if a % 4 == 0 => Command::CancelSplit { keyspace: partition.keyspace },
         56..=58 => split(state, a, b, c),
+        60 => Command::NoteRefusals {
+            notes: vec![refusal(state, partition, dice), refusal(state, partition, dice)],
+        },
+        61 | 62 => Command::Reassert {
+            keyspace: partition.keyspace,
+            partition: (c % 2 == 0).then_some(partition.partition),
+        },
+        63 => match state.reasserts().last() {
+            Some(order) => {
+                Command::EndReassert { order: order.at, keyspace: order.keyspace, partition: order.partition }
+            }
+            None => Command::Ready { partition, epoch, session: owner },
+        },
+        64 => Command::RaiseAbove { partition, above: jump(epoch, c, d) },
+        65 => Command::Release { partition, epoch, session: owner, how: Released::Behind(jump(epoch, c, d)) },
         // A plan's move begins.
         _ => match state.running_plan().and_then(|plan| plan.moves.first()) {
             Some(planned) => Command::Drain {
@@ -184,6 +199,36 @@ fn split(state: &State, a: u8, b: u8, c: u8) -> Command {
     let partition = next.filter(|_| b % 16 != 15).unwrap_or_else(|| partition(state, a, b));
     let epoch = state.partition(partition).and_then(Partition::epoch);
     Command::Split { partition, epoch: if c % 16 == 15 { None } else { epoch } }
+}
+
+fn refusal(state: &State, partition: PartitionKey, [_, a, b, c, d, e]: Dice) -> RefusalNote {
+    let unknown = || KeyspaceName::new("gone").expect("a name");
+    let keyspace = state.keyspace(partition.keyspace).map_or_else(unknown, |k| k.name().clone());
+    let what = RefusedWrite {
+        scope: Scope::Partition(keyspace, partition.partition),
+        own: epoch(state, partition, c),
+        highest: epoch(state, partition, 15),
+        store: StoreName::new(&format!("s{}", a % 3)).expect("a name"),
+        observed: b % 2 == 0,
+    };
+    let reporter = (d % 2 == 0).then(|| worker(d));
+    RefusalNote {
+        what,
+        count: u64::from(e),
+        first_unix_ms: u64::from(c),
+        last_unix_ms: u64::from(b),
+        reporter,
+    }
+}
+
+/// An epoch above this one: mostly near it, and now and then at the bounds and beyond them.
+fn jump(from: Epoch, c: u8, d: u8) -> Epoch {
+    let by = match c % 8 {
+        7 => 1 << 20,
+        6 => (1 << 20) + u64::from(d),
+        _ => u64::from(d),
+    };
+    Epoch::new(from.get() + by).expect("far below the cap")
 }
 
 fn pick<T>(from: impl Iterator<Item = T>, n: u8) -> Option<T> {
@@ -275,6 +320,8 @@ fn policy_change(c: u8, d: u8) -> PolicyChange {
 
 fn reason(n: u8) -> GrantReason {
     let all = [
+        GrantReason::Reassert,
+        GrantReason::Behind,
         GrantReason::First,
         GrantReason::Failover,
         GrantReason::Vacated,

@@ -188,6 +188,7 @@ pub(super) fn stories() -> Vec<(String, Vec<u8>)> {
         placed(),
         then(owned(2), [call("/Leave", &[&v1::LeaveRequest { session: 1, secret: SECRET.into() }])]),
         then(vec![], [call("/ClusterStatus", &[&v1::ClusterStatusRequest {}])]),
+        raised_again(),
     ]);
     all.extend(refused());
     all
@@ -226,8 +227,27 @@ fn placed() -> Vec<u8> {
     )
 }
 
+/// Fences that are raised again, and an owner whose storage has seen more.
+fn raised_again() -> Vec<u8> {
+    let orders = || "orders".to_owned();
+    let all = v1::ReassertRequest { request: id(60), keyspace: orders(), ..Default::default() };
+    let one =
+        v1::ReassertRequest { request: id(61), partition: Some(1), above: 150, dry_run: true, ..all.clone() };
+    let list = v1::ListReassertsRequest { keyspace: orders() };
+    then(
+        owned(2),
+        [
+            call("/Reassert", &[&one]),
+            call("/Reassert", &[&all]),
+            report(1, 0, 1, What::Released(Default::default())),
+            call("/ListReasserts", &[&list]),
+            call("/ListRefusals", &[&v1::ListRefusalsRequest { keyspace: orders() }]),
+        ],
+    )
+}
+
 /// What a node that is alone does not grant.
-fn refused() -> [(String, Vec<u8>); 2] {
+fn refused() -> [(String, Vec<u8>); 3] {
     let nodes = [
         call(
             "/AddNode",
@@ -244,5 +264,21 @@ fn refused() -> [(String, Vec<u8>); 2] {
         ..Default::default()
     };
     let of = |name: &str, bytes| (format!("refused-{name}"), bytes);
-    [of("nodes", then(vec![], nodes)), of("end-cooling", then(owned(2), [call("/EndCooling", &[&cooling])]))]
+    // The cluster's name is drawn, so nobody knows it here.
+    let item = v1::RefusalItem {
+        scope: "orders/0".to_owned(),
+        own_epoch: 1,
+        highest_epoch: 2,
+        store: "ledger".to_owned(),
+        count: 1,
+        ..Default::default()
+    };
+    let told =
+        v1::ReportRefusalsRequest { cluster: "c-1".to_owned(), worker: "w1".to_owned(), items: vec![item] };
+    let behind = What::Behind(v1::report_item::Behind { seen: 150, cluster: "c-1".to_owned() });
+    [
+        of("nodes", then(vec![], nodes)),
+        of("end-cooling", then(owned(2), [call("/EndCooling", &[&cooling])])),
+        of("fences", then(owned(2), [call("/ReportRefusals", &[&told]), report(1, 0, 1, behind)])),
+    ]
 }

@@ -102,6 +102,7 @@ fn text(field: &str, time: u64) -> Vec<u8> {
     match field {
         "address" | "holder_address" | "claimant_address" => format!("10.0.0.{}:7600", time + 1),
         "cluster" => "c1".to_owned(),
+        "scope" => format!("orders/{time}"),
         "worker" | "to" | "moving_to" => format!("w{}", time + 1),
         _ => format!("orders-{time}"),
     }

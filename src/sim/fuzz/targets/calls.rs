@@ -42,7 +42,7 @@ const LISTENED: Duration = Duration::from_millis(300);
 const MAX_PARTITIONS: u32 = 1_000;
 
 /// What is called: the method, and how it answers.
-pub(crate) const METHODS: [(&str, Kind); 37] = [
+pub(crate) const METHODS: [(&str, Kind); 41] = [
     ("AdminService/CreateKeyspace", Kind::Answer),
     ("AdminService/UpdateKeyspace", Kind::Answer),
     ("AdminService/DeleteKeyspace", Kind::Answer),
@@ -80,6 +80,10 @@ pub(crate) const METHODS: [(&str, Kind); 37] = [
     ("PlacementService/ListDirectives", Kind::Answer),
     ("PlacementService/EvictWorker", Kind::Answer),
     ("PlacementService/ReleaseBrake", Kind::Answer),
+    ("FenceService/ReportRefusals", Kind::Answer),
+    ("FenceService/ListRefusals", Kind::Answer),
+    ("FenceService/Reassert", Kind::Answer),
+    ("FenceService/ListReasserts", Kind::Answer),
 ];
 
 /// Stands for the number of the drill that was ordered last, which nobody can know before.

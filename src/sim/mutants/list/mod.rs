@@ -3,6 +3,7 @@
 mod fence;
 mod lease;
 mod placement;
+mod refusals;
 mod sdk;
 mod server;
 mod splits;
@@ -12,7 +13,7 @@ use super::{Binary, Catcher, Mutant};
 
 /// Every mutant.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
-    let of_core = [lease::LIST, placement::LIST, state::LIST, splits::LIST];
+    let of_core = [lease::LIST, placement::LIST, state::LIST, splits::LIST, refusals::LIST];
     of_core.into_iter().chain([fence::LIST, sdk::LIST, server::LIST]).flatten()
 }
 

@@ -72,6 +72,15 @@ fn g2_g3_g4_hold_while_keyspaces_are_split() {
 }
 
 #[test]
+fn g2_g3_g4_hold_while_fences_are_raised_again() {
+    for naive in [false, true] {
+        let stats = holds(naive, Profile::REASSERTS, 6);
+        println!("{stats:?}");
+        assert!(number("RINGFENCE_SEED").is_some() || stats.reasserts > 9, "{stats:?}");
+    }
+}
+
+#[test]
 fn g2_g3_g4_hold_with_holders_that_do_what_they_must_and_no_more() {
     println!("{:?}", holds(true, Profile::ALL, 4));
 }

@@ -50,6 +50,8 @@ pub(super) struct Profile {
     pub(super) drains: u64,
     /// A keyspace of the least size begins to be split, or the beginning is taken back.
     pub(super) splits: u64,
+    /// Fences are ordered to be raised again, and now and then an owner's storage has seen more than it was granted.
+    pub(super) reasserts: u64,
     /// Of a thousand messages.
     pub(super) losses: u64,
     pub(super) slow_messages: u64,
@@ -74,6 +76,7 @@ impl Profile {
         replacements: 1,
         drains: 8,
         splits: 0,
+        reasserts: 0,
         losses: 60,
         slow_messages: 60,
         failed_rounds: 30,
@@ -93,6 +96,7 @@ impl Profile {
         replacements: 0,
         drains: 0,
         splits: 0,
+        reasserts: 0,
         losses: 0,
         slow_messages: 0,
         failed_rounds: 0,
@@ -122,6 +126,9 @@ impl Profile {
 
     /// Everything at once, while keyspaces are split.
     pub(super) const SPLITS: Profile = Profile { splits: 6, drains: 4, ..Profile::ALL };
+
+    /// Everything at once, while fences are raised again.
+    pub(super) const REASSERTS: Profile = Profile { reasserts: 6, drains: 4, splits: 1, ..Profile::ALL };
 
     /// Drains, and half of the messages are lost.
     pub(super) const LOSSES: Profile = Profile { sleeps: 4, drains: 20, losses: 500, ..Profile::SLEEPS };

@@ -103,6 +103,7 @@ impl World {
                 (Command::Clear { .. }, _) => self.stats.clears += 1,
                 (Command::DrainOver { .. }, _) => self.stats.drains_over += 1,
                 (Command::Split { .. }, _) => self.stats.splits += 1,
+                (Command::EndReassert { .. }, Outcome::Done) => self.stats.reasserts += 1,
                 _ => {}
             }
         }

@@ -214,6 +214,7 @@ pub(super) struct Stats {
     pub(super) clears: u32,
     pub(super) drains_over: u32,
     pub(super) splits: u32,
+    pub(super) reasserts: u32,
     pub(super) replacements: u32,
     pub(super) acknowledgements: u32,
 }
@@ -226,6 +227,7 @@ impl std::ops::AddAssign for Stats {
         self.clears += other.clears;
         self.drains_over += other.drains_over;
         self.splits += other.splits;
+        self.reasserts += other.reasserts;
         self.replacements += other.replacements;
         self.acknowledgements += other.acknowledgements;
     }
@@ -305,10 +307,12 @@ impl World {
         self.heal();
         // Each partition may have to be waited for, in each keyspace.
         let split = self.now + u64::from(PARTITIONS) * 6 * TTL_MS * 1_000;
-        while self.splits() {
+        while self.splits() || self.reasserts() {
             self.step()?;
             if self.now > split {
-                return Err(Violation::G4("a split is not finished in peace".to_owned()));
+                let text =
+                    "a split is not finished in peace, or an order to raise fences again not carried out";
+                return Err(Violation::G4(text.to_owned()));
             }
         }
         let settled = self.now + 5 * TTL_MS * 1_000;

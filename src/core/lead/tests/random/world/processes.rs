@@ -2,6 +2,7 @@
 
 use super::super::holder::Holder;
 use super::{Message, Renewal, Stream, TAKEOVERS, TTL_MS, Todo, World};
+use crate::ids::{Epoch, PartitionKey};
 use crate::lead::release;
 use crate::lease::lessee;
 use crate::placement::Weight;
@@ -247,13 +248,24 @@ impl World {
             Todo::Ready(partition, epoch) => vec![Command::Ready { partition, epoch, session }],
             Todo::Seen(partition, epoch) => vec![Command::RevokeSeen { partition, epoch, session }],
             Todo::Return(partition, epoch) | Todo::Release(partition, epoch) => {
+                let how = self.ends(partition, epoch);
                 let state = &self.nodes[node].state;
-                let (command, follows) =
-                    release(state, partition, epoch, session, Released::Revoked, &BTreeSet::new());
+                let (command, follows) = release(state, partition, epoch, session, how, &BTreeSet::new());
                 std::iter::once(command).chain(follows.into_iter().filter(|_| with_grant)).collect()
             }
         };
         let term = self.nodes[node].leads.unwrap_or(0);
         self.propose(term, commands);
+    }
+    /// How an owner gives a partition back: now and then its storage has seen more. Once, for what says so again waits longer
+    /// each time, and there is to be peace.
+    fn ends(&mut self, key: PartitionKey, epoch: Epoch) -> Released {
+        let often = if self.profile.reasserts > 0 { 100 } else { 0 };
+        let first = self.truth.partition(key).is_some_and(|partition| partition.setback().is_none());
+        if often == 0 || !first || !self.random.per_mille(often) {
+            return Released::Revoked;
+        }
+        let seen = epoch.get() + 1 + self.random.below(crate::state::MAX_SEEN_JUMP + 1_000);
+        Epoch::new(seen).map_or(Released::Revoked, Released::Behind)
     }
 }

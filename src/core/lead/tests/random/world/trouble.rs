@@ -2,7 +2,7 @@
 
 use super::super::super::world::ms;
 use super::{Clock, Message, NODES, PARTITIONS, Process, TTL_MS, WORKERS, World, name};
-use crate::ids::{KeyspaceId, PartitionKey};
+use crate::ids::{Epoch, KeyspaceId, PartitionKey};
 use crate::placement::PartitionCount;
 use crate::state::{Command, GrantReason};
 
@@ -51,6 +51,9 @@ impl World {
         }
         if profile.splits > 0 && self.random.per_mille(profile.splits) {
             self.split();
+        }
+        if profile.reasserts > 0 && self.random.per_mille(profile.reasserts) {
+            self.reassert();
         }
     }
 
@@ -134,7 +137,28 @@ impl World {
         self.propose(term, vec![command]);
     }
 
+    /// An operator has the fences of a keyspace raised again, or of one partition, or says what its storage has seen.
+    fn reassert(&mut self) {
+        let Some(node) = self.a_leader() else { return };
+        let state = &self.nodes[node].state;
+        let keys: Vec<PartitionKey> = state.keyspaces().flat_map(crate::state::Keyspace::keys).collect();
+        let Some(key) = self.random.pick(&keys) else { return };
+        let term = self.nodes[node].leads.unwrap_or(0);
+        let partition = self.random.per_mille(500).then_some(key.partition);
+        let order = Command::Reassert { keyspace: key.keyspace, partition };
+        let above = self.nodes[node].state.partition(key).and_then(crate::state::Partition::epoch);
+        let above = above.filter(|_| self.random.per_mille(200));
+        let above = above.and_then(|epoch| Epoch::new(epoch.get() + self.random.below(1_000)).ok());
+        let above = above.map(|above| Command::RaiseAbove { partition: key, above });
+        self.propose(term, above.into_iter().chain([order]).collect());
+    }
+
     pub(super) fn splits(&self) -> bool {
         self.truth.keyspaces().any(|keyspace| keyspace.split().is_some())
+    }
+
+    /// Partitions are owned under a grant from before an order to raise their fences again.
+    pub(super) fn reasserts(&self) -> bool {
+        self.truth.reasserts().any(|order| !order.handed_out)
     }
 }
