@@ -46,6 +46,7 @@
 //! | [`ownership`] | one partition under one epoch: stamps, leased reads, when to stop |
 //! | [`testkit`] | ownerships for your own tests, without a coordinator |
 //! | [`router`] | maps key -> partition -> owner, for those who call the workers |
+//! | [`refusals`] | telling of writes that a fence refused |
 //! | [`admin`] | what an operator asks of the cluster |
 //! | [`net`] | endpoints, and the connections to the coordinator |
 //! | [`fence`] | fencing tokens, fences, and a fence for each storage |
@@ -64,6 +65,7 @@ mod fork;
 pub mod fuzzing;
 pub mod net;
 pub mod ownership;
+pub mod refusals;
 pub mod router;
 pub mod testkit;
 pub mod worker;
@@ -71,6 +73,7 @@ pub mod worker;
 pub use error::{Error, ErrorKind};
 pub use fence::FencingToken;
 pub use ownership::{NotOwner, Ownership};
+pub use refusals::{Refusals, StoreRefusals};
 pub use ringfence_core::ids;
 pub use ringfence_fence as fence;
 pub use worker::{Worker, shutdown_signal};
@@ -84,3 +87,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "rusqlite"))]
 #[doc = include_str!("../../docs/drill.md")]
 struct DrillPage;
+
+/// And that of the page about refused writes.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/refusals.md")]
+struct RefusalsPage;

@@ -6,9 +6,10 @@ use super::{
     PartitionCount, PartitionDetail, PolicyChange, Worker,
 };
 use crate::error::{Error, ErrorKind};
-use crate::net::{Call, Coordinator, Effect, Endpoint, Endpoints, Route, admin, map, placement};
+use crate::net::{Call, Coordinator, Effect, Endpoint, Endpoints, Route, admin, fences, map, placement};
 use ringfence_api::convert::RequestId;
 use ringfence_api::v1::admin_service_client::AdminServiceClient;
+use ringfence_api::v1::fence_service_client::FenceServiceClient;
 use ringfence_api::v1::placement_service_client::PlacementServiceClient;
 use ringfence_api::v1::{self, lookup_request::Target};
 use ringfence_core::ids::{Epoch, KeyspaceName, NodeId, PartitionId, WorkerId};
@@ -538,6 +539,16 @@ impl Admin {
         send: impl AsyncFn(PlacementServiceClient<Channel>, R) -> Result<Response<T>, Status>,
     ) -> Result<T, Error> {
         self.coordinator.call(self.bounded(call), |channel| send(placement(channel), request.clone())).await
+    }
+
+    /// The same of the service about fences.
+    pub(super) async fn ask_fences<R: Clone, T>(
+        &self,
+        call: Call,
+        request: R,
+        send: impl AsyncFn(FenceServiceClient<Channel>, R) -> Result<Response<T>, Status>,
+    ) -> Result<T, Error> {
+        self.coordinator.call(self.bounded(call), |channel| send(fences(channel), request.clone())).await
     }
 
     /// Who wants it, and why, when either was said.

@@ -1,6 +1,7 @@
 //! What a person on call wants to know.
 
 use super::cluster::ClusterStatus;
+use super::fences::RefusedWrites;
 use super::worker::Worker;
 use ringfence_api::convert::{InvalidField, Partition, checked};
 use ringfence_api::v1;
@@ -43,6 +44,12 @@ pub struct Health {
     pub misplaced: Vec<String>,
     /// Why the leader works badly, such as a disk that takes seconds to flush; empty when it is well.
     pub sick: String,
+    /// How many writes of replaced owners storage refused in the last day, as far as it was told.
+    pub refusals: u64,
+    /// How many it only observed, and took.
+    pub refusals_observed: u64,
+    /// The last of all these.
+    pub last_refusal: Option<RefusedWrites>,
 }
 
 /// Why partitions have no owner.
@@ -113,6 +120,12 @@ impl TryFrom<v1::HealthResponse> for Health {
             planning_errors: wire.planning_errors,
             misplaced: wire.misplaced,
             sick: wire.sick,
+            refusals: wire.refusals,
+            refusals_observed: wire.refusals_observed,
+            last_refusal: wire
+                .last_refusal
+                .map(|of| RefusedWrites::try_from(of).map_err(|e| e.within("last_refusal")))
+                .transpose()?,
         })
     }
 }

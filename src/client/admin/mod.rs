@@ -31,6 +31,7 @@
 //! | `approved` | a plan that is put to the coordinator, and the way back |
 //! | `split` | every partition of a keyspace in two |
 //! | `explain` | why a partition is where it is |
+//! | `fences` | what storage refused, and fences that are raised again |
 //! | `directives` | what operators decided, and what became of a worker |
 //! | `drill` | an owner that is replaced on purpose, to see its late write refused |
 //! | `health` | what a person on call wants to know |
@@ -40,6 +41,7 @@ mod cluster;
 mod directives;
 mod drill;
 mod explain;
+mod fences;
 mod handle;
 mod health;
 mod partition;
@@ -58,6 +60,9 @@ pub use cluster::{ClusterStatus, Node, NodeRole};
 pub use directives::{Directive, WorkerDetail, WorkerEvent};
 pub use drill::{Drill, DrillMode, DrillPlan, DrillReport, HeldWrite, Verdict};
 pub use explain::{Explanation, WhyNot};
+pub use fences::{
+    Holder, Reassert, ReassertOrder, ReassertStep, RefusedList, RefusedWrites, WaitingPartition,
+};
 pub use handle::{Admin, KeyspaceUpdate};
 pub use health::{Health, OwnerlessReason, Sample};
 pub use partition::{Located, MoveStarted, PartitionDetail, WouldMove};

@@ -7,6 +7,7 @@ use crate::error::Error;
 use ringfence_api::MAX_MESSAGE_BYTES;
 use ringfence_api::convert::NodeAddress;
 use ringfence_api::v1::admin_service_client::AdminServiceClient;
+use ringfence_api::v1::fence_service_client::FenceServiceClient;
 use ringfence_api::v1::map_service_client::MapServiceClient;
 use ringfence_api::v1::placement_service_client::PlacementServiceClient;
 use ringfence_api::v1::worker_service_client::WorkerServiceClient;
@@ -194,6 +195,13 @@ pub(crate) fn admin(channel: Channel) -> AdminServiceClient<Channel> {
 /// The placement service on this channel, with the contract's message limit in both directions.
 pub(crate) fn placement(channel: Channel) -> PlacementServiceClient<Channel> {
     PlacementServiceClient::new(channel)
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+/// The service about fences on this channel, with the contract's message limit in both directions.
+pub(crate) fn fences(channel: Channel) -> FenceServiceClient<Channel> {
+    FenceServiceClient::new(channel)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES)
 }

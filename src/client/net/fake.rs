@@ -2,6 +2,7 @@
 
 use super::Endpoint;
 use ringfence_api::v1::admin_service_server::{AdminService, AdminServiceServer};
+use ringfence_api::v1::fence_service_server::{FenceService, FenceServiceServer};
 use ringfence_api::v1::map_service_server::{MapService, MapServiceServer};
 use ringfence_api::v1::placement_service_server::{PlacementService, PlacementServiceServer};
 use ringfence_api::v1::{self, WatchRequest, WatchResponse};
@@ -39,6 +40,10 @@ pub(crate) enum Asked {
     Worker(v1::GetWorkerRequest),
     Settings,
     Directives,
+    Refusals(v1::ReportRefusalsRequest),
+    Refused(v1::ListRefusalsRequest),
+    Reassert(v1::ReassertRequest),
+    Reasserts(v1::ListReassertsRequest),
 }
 
 /// What a fake answers.
@@ -61,6 +66,10 @@ pub(crate) enum Answered {
     Worker(Box<v1::GetWorkerResponse>),
     Settings(v1::ListSettingsResponse),
     Directives(v1::ListDirectivesResponse),
+    Noted,
+    Refused(v1::ListRefusalsResponse),
+    Reassert(v1::ReassertResponse),
+    Reasserts(v1::ListReassertsResponse),
     /// Nothing, ever.
     Silence,
 }
@@ -141,6 +150,7 @@ fn serve(listener: TcpListener, node: Node, stopped: oneshot::Receiver<()>) {
         let serving = tonic::transport::Server::builder()
             .add_service(AdminServiceServer::new(node.clone()))
             .add_service(PlacementServiceServer::new(node.clone()))
+            .add_service(FenceServiceServer::new(node.clone()))
             .add_service(MapServiceServer::new(node))
             .serve_with_incoming(TcpListenerStream::new(listener));
         tokio::select! {
@@ -254,14 +264,15 @@ admin_service! {
     }
 }
 
-/// The placement service: all of it is answered by the script.
-macro_rules! placement_service {
+/// A service all of which is answered by the script.
+macro_rules! scripted_service {
     (
+        $service:ident
         unary { $($rpc:ident($request:ident) -> $response:ident, $asked:expr, $answered:pat => $answer:expr;)* }
         pieces { $($list:ident($list_request:ident) -> $stream:ident of $piece:ident, $list_asked:expr, $pieces:pat => $list_answer:expr;)* }
     ) => {
         #[tonic::async_trait]
-        impl PlacementService for Node {
+        impl $service for Node {
             $(async fn $rpc(&self, request: Request<v1::$request>) -> Result<Response<v1::$response>, Status> {
                 let asked = $asked;
                 match self.answer(asked(request.into_inner())).await? {
@@ -283,7 +294,8 @@ macro_rules! placement_service {
     };
 }
 
-placement_service! {
+scripted_service! {
+    PlacementService
     unary {
         set_worker(SetWorkerRequest) -> PlacementChanged, Asked::SetWorker,
             Answered::Changed(changed) => v1::PlacementChanged { changed };
@@ -314,4 +326,17 @@ placement_service! {
         list_plans(ListPlansRequest) -> ListPlansStream of ListPlansResponse, Asked::Plans,
             Answered::Plans(pieces) => pieces;
     }
+}
+
+scripted_service! {
+    FenceService
+    unary {
+        report_refusals(ReportRefusalsRequest) -> ReportRefusalsResponse, Asked::Refusals,
+            Answered::Noted => v1::ReportRefusalsResponse {};
+        list_refusals(ListRefusalsRequest) -> ListRefusalsResponse, Asked::Refused, Answered::Refused(a) => a;
+        reassert(ReassertRequest) -> ReassertResponse, Asked::Reassert, Answered::Reassert(a) => a;
+        list_reasserts(ListReassertsRequest) -> ListReassertsResponse, Asked::Reasserts,
+            Answered::Reasserts(a) => a;
+    }
+    pieces {}
 }

@@ -482,6 +482,9 @@ impl<'k> Life<'k> {
             How::Failed(error) if gave_up => {
                 tracing::info!(token, error, "the owner's task ended while the connection was gone");
             }
+            How::Behind(seen, error) if tenure.phase() != Phase::Ended => {
+                tracing::error!(token, %seen, error, "storage has seen a higher epoch than this owner's, which is not started");
+            }
             How::Failed(error) | How::Panicked(error) if tenure.phase() != Phase::Ended => {
                 tracing::error!(token, error, "the owner's task failed");
             }
@@ -504,6 +507,9 @@ impl<'k> Life<'k> {
             let what = match how {
                 How::Failed(_) if gave_up => What::Released,
                 How::Failed(error) | How::Panicked(error) => What::Failed(error),
+                How::Behind(seen, error) => {
+                    What::Behind { seen, cluster: tenure.token().cluster().clone(), error }
+                }
                 How::Returned if !asked && !gave_up => What::Returned,
                 How::Returned | How::Aborted | How::Dropped => What::Released,
             };

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::net::{Backoff, Call, Coordinator, Effect, Route, worker};
 use futures_util::future::BoxFuture;
 use ringfence_api::v1::{ReportItem, ReportRequest, report_item};
-use ringfence_core::ids::{Epoch, SessionId};
+use ringfence_core::ids::{ClusterId, Epoch, SessionId};
 use ringfence_core::mutant;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,6 +39,12 @@ pub(super) enum What {
     /// Its task ended by itself.
     Returned,
     Failed(String),
+    /// Its task was not started: storage has seen this epoch.
+    Behind {
+        seen: Epoch,
+        cluster: ClusterId,
+        error: String,
+    },
     RevokeSeen,
 }
 
@@ -183,6 +189,13 @@ impl Outbox {
                 tracing::debug!(%error, items = items.len(), "a report was refused; its items go one by one");
                 self.singly = self.singly.max(items.len());
             }
+            // A coordinator of an older version knows no such item; that the task has ended it has to know all the same.
+            _ if let Some(plain) = without_behind(&items) => {
+                tracing::warn!(%error, "the coordinator does not take it that storage has seen more; it is told as a failure");
+                self.queue.push_front(plain);
+                self.withdraw |= withdraw;
+                return Sent::Delayed;
+            }
             _ => {
                 tracing::error!(%error, ?items, "the coordinator refuses this report, and it is dropped");
                 // The item was refused, and not what went with it; a call without an item was refused for itself.
@@ -199,6 +212,16 @@ impl Outbox {
     }
 }
 
+/// What is left to say of the one item when its storage's epoch is not taken.
+fn without_behind(items: &[Item]) -> Option<Item> {
+    match items {
+        [Item { place, epoch, what: What::Behind { error, .. } }] => {
+            Some(Item { place: place.clone(), epoch: *epoch, what: What::Failed(error.clone()) })
+        }
+        _ => None,
+    }
+}
+
 fn to_wire(item: &Item) -> ReportItem {
     let what = match &item.what {
         What::Ready => report_item::What::Ready(report_item::Ready {}),
@@ -206,6 +229,10 @@ fn to_wire(item: &Item) -> ReportItem {
         What::Restarting => report_item::What::Restarting(report_item::Restarting {}),
         What::Returned => report_item::What::Returned(report_item::Returned {}),
         What::Failed(error) => report_item::What::Failed(report_item::Failed { error: cut(error) }),
+        What::Behind { seen, cluster, .. } => {
+            let (seen, cluster) = (seen.get(), cluster.to_string());
+            report_item::What::Behind(report_item::Behind { seen, cluster })
+        }
         What::RevokeSeen => report_item::What::RevokeSeen(report_item::RevokeSeen {}),
     };
     ReportItem {

@@ -3,13 +3,23 @@
 use crate::fence::{DeclaredFence, Fence, FenceError, FenceErrorKind, FencingToken};
 use crate::ownership::Ownership;
 use futures_util::future::BoxFuture;
-use ringfence_core::ids::KeyspaceName;
+use ringfence_core::ids::{Epoch, KeyspaceName};
+use ringfence_core::mutant;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long to wait before a fence that was busy, or whose storage failed, is raised again. A raise is idempotent.
 const RAISE_AGAIN: Duration = Duration::from_millis(100);
+
+/// Why an owner's task has ended when it should not have.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// With this error.
+    Failed(String),
+    /// It was never called: a fence has seen this epoch, which is above its own.
+    Behind(Epoch, String),
+}
 
 /// One keyspace that a worker serves: its fences, and the function that owns a partition.
 #[derive(Clone)]
@@ -38,24 +48,38 @@ impl Owner {
     ///
     /// All of them before any state is read: with two storages, an owner that raised and read the first while the
     /// second was open would read what its predecessor still builds on.
-    pub(super) async fn raise(&self, token: &FencingToken) -> Result<(), String> {
+    ///
+    /// A fence that has seen a higher epoch stops nothing but the owner: the others are raised all the same, and the highest
+    /// that any has seen is what the coordinator has to know, or each of them would cost a grant.
+    pub(super) async fn raise(&self, token: &FencingToken) -> Result<(), Ended> {
+        let mut behind: Option<Ended> = None;
         for fence in &*self.fences {
-            raise(fence, token).await.map_err(|error| format!("raising fence {}: {error}", fence.name()))?;
+            let Err(error) = raise(fence, token).await else { continue };
+            let text = format!("raising fence {}: {error}", fence.name());
+            match &error {
+                FenceError::Fenced(fenced) if !mutant!("raise-refused-is-a-failure") => {
+                    let seen = fenced.highest();
+                    let higher =
+                        behind.as_ref().is_none_or(|b| matches!(b, Ended::Behind(e, _) if *e < seen));
+                    behind = if higher { Some(Ended::Behind(seen, text)) } else { behind };
+                }
+                _ => return Err(Ended::Failed(text)),
+            }
         }
-        Ok(())
+        behind.map_or(Ok(()), Err)
     }
 
     /// Raises every declared fence for the partitions that this one was split from: whoever owned its keys before is
     /// refused under their scopes. Where a fence has seen a higher epoch of one, that is done already.
-    pub(super) async fn raise_ancestors(&self, ancestors: &[FencingToken]) -> Result<(), String> {
+    pub(super) async fn raise_ancestors(&self, ancestors: &[FencingToken]) -> Result<(), Ended> {
         for fence in &*self.fences {
             for token in ancestors {
                 match raise(fence, token).await {
                     Err(error) if error.kind() != FenceErrorKind::Fenced => {
                         let (name, token) = (fence.name(), token.short());
-                        return Err(format!(
+                        return Err(Ended::Failed(format!(
                             "raising fence {name} to {token}, which this was split from: {error}"
-                        ));
+                        )));
                     }
                     Ok(()) | Err(_) => {}
                 }
@@ -65,8 +89,9 @@ impl Owner {
     }
 
     /// The owner's task.
-    pub(super) fn run(&self, ownership: Ownership) -> BoxFuture<'static, Result<(), String>> {
-        (self.function)(ownership)
+    pub(super) fn run(&self, ownership: Ownership) -> impl Future<Output = Result<(), Ended>> + use<> {
+        let task = (self.function)(ownership);
+        async move { task.await.map_err(Ended::Failed) }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Tasks run on the application's runtime and are watched from here. They outlive sessions when they must: a task that
 //! does not end is waited for before another of the same partition starts.
 
-use super::owner::Owner;
+use super::owner::{Ended, Owner};
 use super::wire::Place;
 use crate::ownership::{Ownership, Phase, Tenure, Why};
 use ringfence_core::ids::{Epoch, SessionId};
@@ -40,7 +40,7 @@ impl Registry {
 /// The tasks of a worker.
 pub(super) struct Tasks {
     registry: Arc<Registry>,
-    set: JoinSet<Result<(), String>>,
+    set: JoinSet<Result<(), Ended>>,
     running: HashMap<Id, Running>,
     by_place: BTreeMap<Place, Id>,
 }
@@ -66,6 +66,8 @@ pub(super) enum How {
     Returned,
     /// With an error.
     Failed(String),
+    /// It was not called: storage has seen this epoch, which is above its own.
+    Behind(Epoch, String),
     /// With a panic.
     Panicked(String),
     /// It was aborted from here.
@@ -176,10 +178,11 @@ impl Drop for Tasks {
     }
 }
 
-fn how(result: Result<Result<(), String>, JoinError>, aborted: bool) -> How {
+fn how(result: Result<Result<(), Ended>, JoinError>, aborted: bool) -> How {
     match result {
         Ok(Ok(())) => How::Returned,
-        Ok(Err(error)) => How::Failed(error),
+        Ok(Err(Ended::Failed(error))) => How::Failed(error),
+        Ok(Err(Ended::Behind(seen, error))) => How::Behind(seen, error),
         Err(error) if error.is_panic() => {
             let payload = error.into_panic();
             let text = payload

@@ -1,5 +1,6 @@
 //! Operators' calls to a scripted node.
 
+mod fences;
 mod placement;
 
 use super::{Admin, Drill, DrillMode, HeldWrite, MoveStarted, Phase, PolicyChange, Takeover, Verdict};

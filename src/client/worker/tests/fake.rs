@@ -38,6 +38,8 @@ pub(super) struct World {
     pub(super) report_failures: Vec<Status>,
     /// Reports that hold an item of this partition are refused.
     pub(super) poisonous: Option<u32>,
+    /// It is of a version that takes no word of storage that has seen more.
+    pub(super) knows_no_behind: bool,
     pub(super) joins: Vec<v1::JoinRequest>,
     pub(super) renewals: u64,
     pub(super) attached: u64,
@@ -99,6 +101,7 @@ impl Fake {
             join_answers_lost: false,
             report_failures: Vec::new(),
             poisonous: None,
+            knows_no_behind: false,
             joins: Vec::new(),
             renewals: 0,
             attached: 0,
@@ -479,6 +482,10 @@ impl WorkerService for Service {
                 report_item::What::Restarting(_) => "restarting".to_owned(),
                 report_item::What::Returned(_) => "returned".to_owned(),
                 report_item::What::Failed(failed) => format!("failed ({})", failed.error),
+                report_item::What::Behind(_) if world.knows_no_behind => {
+                    return Err(Failure::invalid("items[0].what: it is missing").into());
+                }
+                report_item::What::Behind(behind) => format!("behind {} of {}", behind.seen, behind.cluster),
                 report_item::What::RevokeSeen(_) => "revoke seen".to_owned(),
             };
             let current = world.partitions.get(&item.partition).is_some_and(|p| p.epoch == item.epoch);

@@ -96,12 +96,34 @@ async fn t04_every_declared_fence_is_raised_before_the_task_starts() {
 }
 
 #[tokio::test]
-async fn t04_an_owner_whose_fence_has_seen_a_newer_epoch_never_starts() {
+async fn t04_f018_an_owner_whose_fence_has_seen_a_newer_epoch_never_starts_and_says_what_was_seen() {
     let fake = Fake::start(TTL).await;
+    let (fence, further, fresh) = (memory(), memory(), memory());
+    fence.raise(&"test/orders/3@7".parse().unwrap()).unwrap();
+    further.raise(&"test/orders/3@9".parse().unwrap()).unwrap();
+    let declared = [("ledger", &fence), ("outbox", &further), ("new", &fresh)]
+        .map(|(name, fence)| DeclaredFence::enforced(name, fence.clone()));
+    let (owner, mut given) = polite();
+    let worker = worker(&fake).own_fenced("orders", declared, owner).join().await.unwrap();
+    fake.grant(3);
+    // The highest of all: each of them alone would cost a grant.
+    fake.until("behind", |world| world.said.iter().any(|said| said == "behind 9 of test 3@1")).await;
+    given.nothing_for(Duration::from_millis(50)).await;
+    let scope: Scope = "orders/3".parse().unwrap();
+    let seen = [&fence, &further, &fresh].map(|fence| fence.highest(&scope).map(Epoch::get));
+    assert_eq!(seen, [Some(7), Some(9), Some(1)]);
+    worker.leave().await.unwrap();
+}
+
+/// A coordinator of an older version does not know the word, and has to hear that the task is over.
+#[tokio::test]
+async fn a_coordinator_that_knows_nothing_of_it_is_told_of_a_failure() {
+    let fake = Fake::start(TTL).await;
+    fake.world().knows_no_behind = true;
     let fence = memory();
     fence.raise(&"test/orders/3@7".parse().unwrap()).unwrap();
-    let declared = DeclaredFence::enforced("ledger", fence.clone());
-    let (owner, mut given) = polite();
+    let declared = DeclaredFence::enforced("ledger", fence);
+    let (owner, _given) = polite();
     let worker = worker(&fake).own_fenced("orders", [declared], owner).join().await.unwrap();
     fake.grant(3);
     fake.until("failed", |world| {
@@ -110,9 +132,6 @@ async fn t04_an_owner_whose_fence_has_seen_a_newer_epoch_never_starts() {
     .await;
     let said = fake.world().said.join(" ");
     assert!(said.contains("its epoch is 1, and the fence has seen 7"), "{said}");
-    given.nothing_for(Duration::from_millis(50)).await;
-    let scope: Scope = "orders/3".parse().unwrap();
-    assert_eq!(fence.highest(&scope).map(Epoch::get), Some(7));
     worker.leave().await.unwrap();
 }
 
