@@ -4,8 +4,8 @@ use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
 use crate::text::{self, short};
 use crate::{
-    cluster, demo, dev, drill, freeze, gateway, keyspace, logging, partition, rebalance, serve, settings,
-    status, watch, who_owns, worker,
+    cluster, demo, dev, drill, fence, freeze, gateway, keyspace, logging, partition, rebalance, serve,
+    settings, status, watch, who_owns, worker,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
@@ -61,6 +61,8 @@ enum Verb {
     Partition(Box<partition::PartitionArgs>),
     /// Plan, review, apply and undo a rebalance; see what a policy would do
     Rebalance(Box<rebalance::RebalanceArgs>),
+    /// Writes that storage refused, and raising fences again after a restore
+    Fence(Box<fence::FenceArgs>),
     /// Stop planned moves of a partition, a worker, a keyspace or the cluster
     Freeze(Box<freeze::FreezeArgs>),
     /// Let planned moves go on again
@@ -173,6 +175,7 @@ impl Verb {
             Verb::Worker(args) => args.common.output,
             Verb::Partition(args) => args.common.output,
             Verb::Rebalance(args) => args.common.output,
+            Verb::Fence(args) => args.common.output,
             Verb::Freeze(args) | Verb::Unfreeze(args) => args.common.output,
             Verb::Settings(args) => args.common.output,
             Verb::Directives(args) => args.common.output,
@@ -205,6 +208,7 @@ impl Verb {
             Verb::Worker(args) => worker::run(*args).await,
             Verb::Partition(args) => partition::run(*args).await,
             Verb::Rebalance(args) => rebalance::run(*args).await,
+            Verb::Fence(args) => fence::run(*args).await,
             Verb::Freeze(args) => freeze::run(*args, true).await,
             Verb::Unfreeze(args) => freeze::run(*args, false).await,
             Verb::Settings(args) => settings::run(args).await,
@@ -370,6 +374,12 @@ mod tests {
             "ringfence rebalance simulate trace.jsonl",
             "ringfence rebalance simulate - --every 1m --max-moves-in-flight 8 --moves-per-minute 0 --settle 0s \
              --balance false --spread-zones true --ttl 5s --cool-down 1h --release 1ms --load 2s -o json",
+            "ringfence fence refusals",
+            "ringfence fence refusals orders -o json",
+            "ringfence fence reassert orders --wait --yes --reason because",
+            "ringfence fence reassert orders/17 --above 1048700 --yes",
+            "ringfence fence reassert orders --dry-run",
+            "ringfence fence status orders -o json",
             "ringfence who-owns orders customer-17",
             "ringfence who-owns orders 00ff --hex",
             "ringfence cluster status",
@@ -405,6 +415,11 @@ mod tests {
             "ringfence keyspace create orders --partitions 4 --takeover never",
             "ringfence keyspace create orders --partitions 4 --lock-delay 61s",
             "ringfence keyspace update orders",
+            "ringfence fence",
+            "ringfence fence reassert",
+            "ringfence fence reassert orders/x",
+            "ringfence fence reassert orders/1 --above 0",
+            "ringfence fence refusals Orders",
             "ringfence partition show orders",
             "ringfence partition show orders/x",
             "ringfence partition show @locks/a",
@@ -502,6 +517,8 @@ mod tests {
         ("rebalance plan", Does::Reads),
         ("rebalance status", Does::Reads),
         ("cluster status", Does::Reads),
+        ("fence refusals", Does::Reads),
+        ("fence status", Does::Reads),
         ("keyspace create", Does::Changes),
         ("keyspace update", Does::Changes),
         ("worker undrain", Does::Changes),
@@ -537,6 +554,7 @@ mod tests {
         ("rebalance release-brake", Does::Destroys),
         ("cluster remove-node", Does::Destroys),
         ("drill", Does::Destroys),
+        ("fence reassert", Does::Destroys),
     ];
 
     /// The verbs without verbs below them, by their words.

@@ -5,6 +5,7 @@
 
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
+use crate::fence::{self, RefusalsShape};
 use crate::output::Table;
 use crate::shape::{ClusterShape, PartitionShape, WorkerShape, some};
 use crate::text::plain;
@@ -53,6 +54,8 @@ struct StatusShape {
     fence_takeover: Option<Vec<String>>,
     /// Keyspaces whose partitions are being split.
     splitting: Option<Vec<SplittingShape>>,
+    /// Writes of replaced owners that storage refused lately.
+    refusals: Option<RefusalsShape>,
 }
 
 #[derive(Debug, Serialize)]
@@ -151,6 +154,7 @@ async fn without_leader(admin: &Admin, error: ringfence::Error) -> Result<(Statu
         misplaced: None,
         fence_takeover: None,
         splitting: None,
+        refusals: None,
     };
     Ok((shape, nodes(&status)))
 }
@@ -196,6 +200,7 @@ fn shape_of(health: &Health, splitting: Vec<SplittingShape>) -> StatusShape {
         misplaced: Some(health.misplaced.clone()),
         fence_takeover: Some(health.fence_takeover.iter().map(ToString::to_string).collect()),
         splitting: Some(splitting),
+        refusals: Some(health.into()),
     }
 }
 
@@ -280,6 +285,9 @@ fn screen_of(health: &Health) -> String {
     }
     if !health.suspected.is_empty() {
         section(&mut screen, "Silent workers", &worker::table(&health.suspected));
+    }
+    if let Some(line) = fence::line(health) {
+        screen.push_str(&format!("\n{line}\n"));
     }
     if !health.fence_takeover.is_empty() {
         let names: Vec<&str> = health.fence_takeover.iter().map(KeyspaceName::as_str).collect();

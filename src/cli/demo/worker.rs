@@ -11,8 +11,9 @@ use clap::Args;
 use nix::sys::signal::{Signal, raise};
 use ringfence::fence::FenceError;
 use ringfence::ids::WorkerId;
+use ringfence::net::{Coordinator, Endpoints};
 use ringfence::worker::{Probed, Worker, shutdown_signal};
-use ringfence::{FencingToken, Ownership};
+use ringfence::{FencingToken, Ownership, Refusals, StoreRefusals};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Between two writes of a partition: three workers and twelve partitions then make about a thousand a second.
 const PACE: Duration = Duration::from_millis(10);
+
+/// What the file is called where its refusals are told.
+const STORE: &str = "sqlite";
 
 /// Arguments of the worker.
 #[derive(Debug, Args)]
@@ -50,6 +54,8 @@ struct Shared {
     /// Opened by the first owner: the fence belongs to the cluster, and its token says which.
     store: Mutex<Option<Box<dyn Store>>>,
     stop_after_stamping: AtomicBool,
+    /// Writes that the fence refused: `ringfence fence refusals` shows them.
+    refusals: StoreRefusals,
 }
 
 /// Runs the worker until it is told to leave, or by signal.
@@ -61,19 +67,22 @@ pub(crate) async fn run_worker(args: WorkerArgs) -> Outcome {
 }
 
 async fn work(args: WorkerArgs) -> anyhow::Result<()> {
+    let coordinator = Coordinator::new(args.endpoints.parse::<Endpoints>()?);
+    let refusals = Refusals::new(&coordinator)?.of_worker(args.id.as_str())?.of_store(STORE)?;
     let shared = Arc::new(Shared {
         id: args.id,
         database: args.database,
         fenced: !args.no_fence,
         store: Mutex::new(None),
         stop_after_stamping: AtomicBool::new(false),
+        refusals,
     });
     let leave = CancellationToken::new();
     tokio::spawn(listen(Arc::clone(&shared), leave.clone()));
 
     let (owner, prober) = (Arc::clone(&shared), Arc::clone(&shared));
     let worker = Worker::builder(shared.id.as_str())
-        .coordinator(args.endpoints.as_str())
+        .coordinator_over(&coordinator)
         .address(&args.address)
         // Nobody sends it keys: what it writes under a partition is that partition's.
         .splittable()
@@ -191,6 +200,7 @@ impl Shared {
                 Ok(true)
             }
             Err(StoreError::Fence(FenceError::Fenced(fenced))) => {
+                self.refusals.note_fenced(&fenced);
                 tell(&Told::Refused { partition, epoch, seq, highest: fenced.highest().get() });
                 Ok(false)
             }

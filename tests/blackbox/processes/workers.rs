@@ -6,6 +6,7 @@ use ringfence::FencingToken;
 use ringfence::fence::FenceErrorKind;
 use ringfence::fence::sqlite::SqliteFence;
 use ringfence::ids::{ClusterId, Epoch, KeyspaceName, PartitionId, Scope};
+use serde_json::Value;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A worker is stopped after it has stamped a write and before it sends it: behind every check of its own, so that only
@@ -49,9 +50,35 @@ fn stopped_past_its_lease(fenced: bool, cleanup: bool) -> (Write, bool, Audit) {
         let taken = fleet.acks.contains(&stale);
         (taken || refused.is_some()).then_some(taken)
     });
+    if !taken {
+        seen_by_operators(&cluster, &stale, &writer);
+    }
     // It joins anew and gets its share back.
     fleet.balanced(if cleanup { &["w1"] } else { &["w1", "w2"] }, 2);
     (stale, taken, fleet.audit())
+}
+
+/// A refused write means that somebody was paused, and the operator's screens say who, where and by whom it was replaced.
+fn seen_by_operators(cluster: &Cluster, stale: &Write, successor: &str) {
+    let scope = format!("{KEYSPACE}/{}", stale.partition);
+    let told = wait_for("the refused write is told", || {
+        let list = cluster.run(&["fence", "refusals", KEYSPACE]).done();
+        let is_it = |of: &&Value| of["scope"] == scope && of["own_epoch"] == stale.epoch;
+        list["refusals"].as_array().unwrap().iter().find(is_it).cloned()
+    });
+    assert_eq!(
+        (&told["store"], &told["mode"], &told["reporter"]),
+        (&"sqlite".into(), &"enforce".into(), &"w1".into())
+    );
+    assert_eq!((&told["writer"]["worker"], &told["successor"]["worker"]), (&"w1".into(), &successor.into()));
+    assert!(
+        told["highest_epoch"].as_u64() > Some(stale.epoch) && told["late_ms"].as_u64() > Some(0),
+        "{told}"
+    );
+    let means = told["means"].as_str().unwrap();
+    assert!(means.contains("worker w1") && means.contains("refused it"), "{means}");
+    let refusals = cluster.run(&["status"]).json()["refusals"].clone();
+    assert!(refusals["refused"].as_u64() > Some(0) && refusals["observed"] == 0, "{refusals}");
 }
 
 #[test]
