@@ -3,7 +3,7 @@
 use super::status;
 use crate::ErrorKind;
 use crate::admin::{Admin, ReassertStep};
-use crate::ids::Epoch;
+use crate::ids::{Epoch, LogIndex};
 use crate::net::fake::{Answered, Asked, Fake};
 use ringfence_api::v1;
 use ringfence_api::v1::reassert::{OfWorker, Step, Waiting};
@@ -95,7 +95,7 @@ async fn an_order_carries_a_request_id_and_a_dry_run_none() {
     let would = admin.would_reassert("orders", None, None).await.unwrap();
     assert_eq!((would.order, would.partitions, would.owned), (None, 4, 3));
     let order = admin.reassert("orders", Some(2), Epoch::new(150).ok()).await.unwrap();
-    assert_eq!(order.order.map(|at| at.get()), Some(42));
+    assert_eq!(order.order.map(LogIndex::get), Some(42));
     let asked: Vec<v1::ReassertRequest> = fake
         .asked()
         .into_iter()
