@@ -108,10 +108,7 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
             output.show(&ClusterShape::from(&status), || text(&status))?;
             return Ok(Exit::Done);
         }
-        Verb::AddNode { node, who } if who.dry_run => {
-            let status = admin.cluster_status().await?;
-            (planned(!votes_at(&status, &node)), node.id)
-        }
+        Verb::AddNode { node, who } if who.dry_run => (planned(would_add(&admin, &node).await?), node.id),
         Verb::AddNode { node, who } => {
             let voters = add(&who.asking(admin), &node).await?;
             if let Some(voters) = voters {
@@ -141,9 +138,33 @@ pub(crate) async fn run(args: ClusterArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// How many vote now; `None` when the node voted already.
+/// Whether it would be added. The leader is asked: another node may know the members as they were.
+async fn would_add(admin: &Admin, node: &NodeArg) -> Result<bool, Failed> {
+    let status = admin.health().await?.cluster;
+    if votes_at(&status, node) {
+        return Ok(false);
+    }
+    // A removal that would change nothing is one that was made, and an id is never used again.
+    if !status.nodes.iter().any(|found| found.id == node.id) {
+        match admin.plan_remove_node(node.id).await {
+            Ok(_) => {
+                let id = node.id.get();
+                return Err(Failed::refused(format!(
+                    "node {id} was a member and was removed; a node id is never used again: choose another, with an empty data \
+                     directory"
+                )));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+/// How many vote now; `None` when the node voted already. The leader is asked who its members are: a node that was removed knows
+/// them as they were.
 async fn add(admin: &Admin, node: &NodeArg) -> Result<Option<usize>, ringfence::Error> {
-    let status = admin.cluster_status().await?;
+    let status = admin.health().await?.cluster;
     let voters = || status.nodes.iter().filter(|found| found.role != NodeRole::Learner);
     if votes_at(&status, node) {
         return Ok(None);
@@ -197,13 +218,19 @@ fn would_transfer(status: &ClusterStatus, to: Option<NodeId>) -> Result<(&'stati
     let voters = || status.nodes.iter().filter(|node| node.role != NodeRole::Learner);
     match to {
         Some(to) if status.leader == Some(to) => Ok(("unchanged", to)),
-        Some(to) if known(status, to)?.role == NodeRole::Learner => {
-            Err(Failed::refused(format!("node {} does not vote, and cannot lead", to.get())))
-        }
-        Some(to) => Ok(("planned", to)),
-        None => match voters().find(|node| status.leader != Some(node.id)) {
+        Some(to) => match known(status, to)? {
+            Node { role: NodeRole::Learner, .. } => {
+                Err(Failed::refused(format!("node {} does not vote, and cannot lead", to.get())))
+            }
+            Node { reachable: Some(false), .. } => Err(Failed::refused(format!(
+                "node {} does not answer the leader, and cannot take the lead: see that it runs, or name another",
+                to.get()
+            ))),
+            _ => Ok(("planned", to)),
+        },
+        None => match voters().find(|node| status.leader != Some(node.id) && node.reachable != Some(false)) {
             Some(other) => Ok(("planned", other.id)),
-            None => Err(Failed::refused("there is no other voter to hand the lead to")),
+            None => Err(Failed::refused("there is no other voter that answers, to hand the lead to")),
         },
     }
 }
@@ -214,13 +241,28 @@ fn added(node: NodeId, voters: usize) -> String {
     format!("node {} is added: it votes{warning}\n", node.get())
 }
 
-async fn transfer(admin: &Admin, to: Option<NodeId>) -> Result<(&'static str, NodeId), ringfence::Error> {
+async fn transfer(admin: &Admin, to: Option<NodeId>) -> Result<(&'static str, NodeId), Failed> {
     // A read first: where nobody answers, it is known that nothing was done.
-    let leader = admin.health().await?.cluster.leader;
+    let status = admin.health().await?.cluster;
     match to {
-        Some(to) if leader == Some(to) => Ok(("unchanged", to)),
-        to => Ok(("transferred", admin.transfer_leadership(to).await?)),
+        Some(to) => match would_transfer(&status, Some(to))? {
+            ("unchanged", leads) => Ok(("unchanged", leads)),
+            _ => handed(to, admin.transfer_leadership(Some(to)).await?),
+        },
+        None => Ok(("transferred", admin.transfer_leadership(None).await?)),
     }
+}
+
+/// What became of it when this one leads then. A node that is asked to lead and does not answer loses the election to another.
+fn handed(to: NodeId, leads: NodeId) -> Result<(&'static str, NodeId), Failed> {
+    if to == leads {
+        return Ok(("transferred", leads));
+    }
+    Err(Failed::refused(format!(
+        "node {} was asked to take the lead and did not: node {} leads now; `ringfence cluster status` says who answers",
+        to.get(),
+        leads.get()
+    )))
 }
 
 fn text(status: &ClusterStatus) -> String {
@@ -276,6 +318,57 @@ mod tests {
         let node = NodeId::new(2).unwrap();
         assert!(added(node, 2).contains("neither may fail"));
         assert_eq!(added(node, 3), "node 2 is added: it votes\n");
+    }
+
+    /// Node 1 leads, node 2 answers it, node 3 does not, and node 4 catches up.
+    fn three_voters() -> ClusterStatus {
+        use ringfence_api::v1;
+        let node = |(node, role, reachable): (u64, v1::NodeRole, bool)| v1::Node {
+            node,
+            address: format!("10.0.0.{node}:7600"),
+            role: role.into(),
+            matched_index: None,
+            reachable: Some(reachable),
+        };
+        let nodes = [
+            (1, v1::NodeRole::Leader, true),
+            (3, v1::NodeRole::Follower, false),
+            (2, v1::NodeRole::Follower, true),
+            (4, v1::NodeRole::Learner, true),
+        ];
+        let nodes = nodes.map(node).into();
+        let wire = v1::ClusterStatusResponse { leader: 1, term: 1, nodes, ..Default::default() };
+        ClusterStatus::try_from(wire).unwrap()
+    }
+
+    fn said(failed: Failed) -> (Exit, String) {
+        match failed {
+            Failed::Error { exit, message, .. } => (exit, message),
+            Failed::PipeClosed => panic!("it is an error"),
+        }
+    }
+
+    #[test]
+    fn a_lead_that_another_got_than_the_one_asked_is_a_failure_that_names_both() {
+        let [one, two] = [1, 2].map(|id| NodeId::new(id).unwrap());
+        assert_eq!(handed(one, one).unwrap_or_else(|e| panic!("{e:?}")), ("transferred", one));
+        let (exit, message) = said(handed(one, two).unwrap_err());
+        assert_eq!(exit, Exit::Failed);
+        assert!(message.contains("node 1 was asked") && message.contains("node 2 leads now"), "{message}");
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_or_does_not_vote_is_not_asked_to_lead() {
+        let status = three_voters();
+        let to = |id| would_transfer(&status, Some(NodeId::new(id).unwrap()));
+        assert_eq!(to(1).unwrap_or_else(|e| panic!("{e:?}")).0, "unchanged");
+        assert_eq!(to(2).unwrap_or_else(|e| panic!("{e:?}")).0, "planned");
+        for (id, why) in [(3, "does not answer"), (4, "does not vote"), (5, "no node 5")] {
+            let (exit, message) = said(to(id).unwrap_err());
+            assert!(exit == Exit::Failed && message.contains(why), "{message}");
+        }
+        let (_, other) = would_transfer(&status, None).unwrap_or_else(|e| panic!("{e:?}"));
+        assert_eq!(other.get(), 2);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! An error is a sentence on standard error. With `-o json`, standard output has an object with its code as well, so
 //! that whoever reads it finds JSON whatever happens. A reader that went away (a closed pipe) is no error: the command
-//! ends without a word.
+//! says nothing of it, and its exit code is what it would have been.
 
 use crate::output::{DONE_ALL_THE_SAME, Format};
 use crate::text::plain;
@@ -47,7 +47,7 @@ pub(crate) enum Failed {
         /// The exit code that says so.
         exit: Exit,
     },
-    /// Nobody reads what it writes.
+    /// Nobody reads what it writes without end, or writes instead of an answer.
     PipeClosed,
 }
 

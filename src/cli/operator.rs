@@ -86,13 +86,20 @@ impl Sure {
         if self.yes {
             return Ok(());
         }
-        let mut terminal = io::stderr();
-        write!(terminal, "{}\nGo on? [y/N] ", plain(what))?;
-        terminal.flush()?;
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer)?;
+        // Whoever cannot be asked has not said yes, and a closed stream is no end of the command that is as good as any.
+        let answer = answer_to(what)
+            .map_err(|e| Failed::io(format!("nothing was done: it could not be asked: {e}")))?;
         if is_yes(&answer) { Ok(()) } else { Err(Failed::refused("nothing was done")) }
     }
+}
+
+fn answer_to(question: &str) -> io::Result<String> {
+    let mut terminal = io::stderr();
+    write!(terminal, "{}\nGo on? [y/N] ", plain(question))?;
+    terminal.flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(answer)
 }
 
 fn is_yes(answer: &str) -> bool {

@@ -43,8 +43,21 @@ impl Output {
         self.format.is_json()
     }
 
-    /// Writes an answer: the shape for programs, or the text for people.
+    /// Writes the answer: the shape for programs, or the text for people. That nobody reads it does not change what it is: the
+    /// exit code says it as well.
     pub(crate) fn show(&self, shape: &impl Serialize, text: impl FnOnce() -> String) -> io::Result<()> {
+        self.one_of_many(shape, text).or_else(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(error),
+        })
+    }
+
+    /// Writes one answer of a row that has no end but that nobody reads it any more, which is an error.
+    pub(crate) fn one_of_many(
+        &self,
+        shape: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<()> {
         match self.format {
             Format::Json => write_json(shape),
             Format::Table => {

@@ -112,13 +112,13 @@ fn show_partition(
         epoch: partition.epoch().map(Epoch::get),
         ready: owner.is_some_and(Owner::is_ready),
     };
-    output.show(&shape, || line(&shape))
+    output.one_of_many(&shape, || line(&shape))
 }
 
 fn show_deleted(output: Output, view: &View, keyspace: &KeyspaceView) -> io::Result<()> {
     let name = keyspace.name();
     let shape = DeletedShape { revision: view.revision().get(), keyspace: name.as_str(), deleted: true };
-    output.show(&shape, || format!("r{} {name} deleted\n", shape.revision))
+    output.one_of_many(&shape, || format!("r{} {name} deleted\n", shape.revision))
 }
 
 fn line(change: &ChangeShape<'_>) -> String {

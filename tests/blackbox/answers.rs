@@ -1,7 +1,7 @@
 //! What a command says when its answer cannot be read: a change that was made is never called one that failed.
 
-use crate::harness::{Cluster, KEYSPACE, Ran, run_into};
-use crate::operators::result;
+use crate::harness::{Cluster, KEYSPACE, Ran, run, run_into};
+use crate::operators::{lopsided, result};
 use serde_json::Value;
 use std::fs::File;
 
@@ -65,6 +65,25 @@ fn f105_help_that_cannot_be_written_is_a_failure_and_nobody_who_reads_it_is_none
         let said = closed(&cluster, args);
         assert_eq!((said.code, said.err.as_str()), (0, ""), "{args:?}: {said:?}");
     }
+}
+
+/// Where the exit code is the answer, it is the same whoever reads the words.
+#[test]
+fn f105_a_no_that_nobody_reads_is_no_yes() {
+    let cluster = Cluster::dev();
+    let fleet = lopsided(&cluster);
+    // Nobody serves it, and somebody is needed.
+    cluster.create_keyspace("idle", 1, "1s");
+    for json in [&[][..], &["-o", "json"]] {
+        for asked in [&["worker", "drain", "w1", "--check"][..], &["status"], &["worker", "list", "--what"]] {
+            let args = [asked, json].concat();
+            let read = run(&cluster.endpoints, &args);
+            let said = closed(&cluster, &args);
+            assert!(read.code > 0 && said.code == read.code, "{said:?} {read:?}");
+            assert_eq!(said.err, read.err, "nothing is said of the pipe");
+        }
+    }
+    drop(fleet);
 }
 
 #[test]

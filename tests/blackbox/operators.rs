@@ -171,6 +171,23 @@ fn t49_a_drain_for_a_restart_ends_with_it_and_takes_nobody_else_s_along() {
 }
 
 #[test]
+fn whoever_waits_for_a_split_that_another_cancels_is_told_so_and_gets_no_yes() {
+    let cluster = Cluster::dev();
+    cluster.create_keyspace(KEYSPACE, 12, "2s");
+    assert_eq!(result(&cluster, &["freeze", "keyspace", KEYSPACE]), "changed");
+    let split = ["keyspace", "split", KEYSPACE, "--yes", "--wait", "30s"];
+    let ran = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| cluster.run(&split));
+        wait_for("it is being split", || {
+            cluster.run(&["keyspace", "show", KEYSPACE]).done()["split_from"].as_u64()
+        });
+        assert_eq!(result(&cluster, &["keyspace", "split", KEYSPACE, "--cancel"]), "cancelled");
+        waits.join().unwrap()
+    });
+    refused(&ran, 1, "refused", "somebody cancelled the split");
+}
+
+#[test]
 fn f094_a_worker_that_is_alive_and_no_good_is_evicted_and_stays_out() {
     let cluster = Cluster::dev();
     cluster.create_keyspace(KEYSPACE, 4, "2s");

@@ -138,8 +138,9 @@ async fn until_it_is_whole(
     let mut progress = Progress::new();
     let looked = tokio::time::timeout(limit, async {
         loop {
-            match look(admin, name).await {
-                Ok((keyspace, true)) => return Ok(keyspace),
+            match look(admin, name, base).await {
+                Ok((keyspace, true)) if is_split(&keyspace, base) => return Ok(keyspace),
+                Ok((keyspace, true)) => return Err(taken_back(&keyspace)),
                 Ok((keyspace, false)) => {
                     done = keyspace.partitions.get().saturating_sub(base.get());
                     progress.show(done.into(), base.get().into(), "partitions split");
@@ -161,14 +162,35 @@ async fn until_it_is_whole(
     }
 }
 
-/// The keyspace, and whether all of it is split and has owners that are ready.
-async fn look(admin: &Admin, name: &KeyspaceName) -> Result<(Keyspace, bool), ringfence::Error> {
+/// The keyspace, and whether no split of it goes on and all of it has owners that are ready, or the split was cancelled.
+async fn look(
+    admin: &Admin,
+    name: &KeyspaceName,
+    base: PartitionCount,
+) -> Result<(Keyspace, bool), ringfence::Error> {
     let keyspace = admin.keyspace(name.as_str()).await?;
     if keyspace.split_from.is_some() {
         return Ok((keyspace, false));
     }
+    if !is_split(&keyspace, base) {
+        return Ok((keyspace, true));
+    }
     let ready = admin.partitions(name.as_str()).await?.iter().all(|partition| partition.ready);
     Ok((keyspace, ready))
+}
+
+/// Every partition of so many is in two, or that was done and they were split once more.
+fn is_split(keyspace: &Keyspace, base: PartitionCount) -> bool {
+    keyspace.partitions.get() > base.get()
+}
+
+/// Why nothing is waited for any more although nothing is split.
+fn taken_back(keyspace: &Keyspace) -> Failed {
+    let Keyspace { name, partitions, .. } = keyspace;
+    Failed::refused(format!(
+        "keyspace {name} has {partitions} partitions and is not being split: somebody cancelled the split, or deleted the keyspace \
+         and created it again; `ringfence directives` says who"
+    ))
 }
 
 /// Why a number of partitions cannot be set, and what to do.

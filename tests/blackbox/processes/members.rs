@@ -109,6 +109,13 @@ fn a_leader_is_removed_with_a_clear_answer_and_says_from_then_on_that_it_is_no_m
     let told = (&removals[0]["by"], &removals[0]["reason"]);
     assert_eq!(told, (&"ada".into(), &"an old disk".into()));
 
+    // Of its own vote it knows as little: that it has it already is not so.
+    let as_it_was = format!("{leader}={}", cluster.addresses[&leader]);
+    for dry_run in [&[][..], &["--dry-run"]] {
+        let again = cluster.run_at(others, &[&["cluster", "add-node", &as_it_was][..], dry_run].concat());
+        assert!(again.code == 1 && again.out.contains("never used again"), "{again:?}");
+    }
+
     // Every other verb says the same, and nothing about the others, of whom it knows nothing.
     for args in [
         &["keyspace", "list"][..],
@@ -116,6 +123,8 @@ fn a_leader_is_removed_with_a_clear_answer_and_says_from_then_on_that_it_is_no_m
         &["partition", "explain", "orders/0"],
         &["rebalance", "apply", "--keyspace", KEYSPACE, "--yes"],
         &["cluster", "transfer-leader"],
+        &["cluster", "add-node", &as_it_was],
+        &["cluster", "add-node", &as_it_was, "--dry-run"],
         &["status"],
     ] {
         let ran = cluster.run_at(leader, args);
