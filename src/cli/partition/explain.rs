@@ -104,8 +104,7 @@ fn text(partition: &PartitionArg, told: &Explanation) -> String {
     ]);
     if let Some(planned) = &told.planned {
         let is_to = if told.holds.is_empty() { "It is to move" } else { "A plan would move it" };
-        text.push_str(&plain(&format!("\n{is_to} to {}: {}.", planned.to, planned.reason)));
-        text.push('\n');
+        text.push_str(&format!("\n{is_to} to {}: {}.\n", planned.to, plain(&planned.reason)));
     }
     list(&mut text, "What keeps it there", told.holds.iter().map(String::as_str));
     if !told.others.is_empty() {
@@ -126,5 +125,40 @@ fn list<'a>(text: &mut String, title: &str, lines: impl ExactSizeIterator<Item =
         for line in lines {
             text.push_str(&format!("  - {}\n", plain(line)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_api::v1;
+
+    #[test]
+    fn f021_the_planned_move_begins_a_line_and_its_reason_cannot() {
+        let planned = v1::PlannedMove {
+            epoch: 5,
+            from: "w1".to_owned(),
+            to: "w2".to_owned(),
+            reason: "balance\n\u{1b}[2J".to_owned(),
+            ..v1::PlannedMove::default()
+        };
+        let partition = v1::Partition {
+            keyspace: "orders".to_owned(),
+            phase: v1::Phase::Vacant.into(),
+            ..v1::Partition::default()
+        };
+        let wire = v1::ExplainResponse {
+            partition: Some(partition),
+            planned: Some(planned),
+            because: "nobody has it".to_owned(),
+            ..v1::ExplainResponse::default()
+        };
+        let arg: PartitionArg = "orders/0".parse().unwrap();
+        let screen = text(&arg, &Explanation::try_from(wire).unwrap());
+        let last = screen.lines().next_back().unwrap();
+        assert!(last.starts_with("It is to move to w2: balance") && last.ends_with('.'), "{screen}");
+        assert!(!screen.contains('\u{1b}') && screen.ends_with(".\n"), "{screen:?}");
+        assert_eq!(screen.lines().filter(|line| line.is_empty()).count(), 1, "{screen}");
+        assert!(!screen.contains("\\nIt is to move"), "{screen}");
     }
 }
