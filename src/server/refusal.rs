@@ -88,6 +88,7 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
         )),
         Refused::PlanNotRunning(_) => Failure::refused(why),
         Refused::Frozen(what) => Failure::refused(whose::frozen(what, state)),
+        Refused::Pinned { partition: key, to } => Failure::refused(whose::pinned(*key, to, state)),
         Refused::PlanNotOpen { .. } => Failure::refused(why),
         Refused::NoSuchPlan(_) | Refused::NoSuchDirective(_) => Failure::not_found(why),
         Refused::SplitUnderWay(id) => Failure::refused(format_args!(
@@ -139,7 +140,7 @@ fn worker(id: SessionId, state: &State) -> String {
 mod tests {
     use super::*;
     use ringfence_api::error::ErrorKind;
-    use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId};
+    use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, WorkerId};
     use ringfence_core::placement::PartitionCount;
     use ringfence_core::state::{Command, EndReason, Entry, Policy, Subject};
 
@@ -186,6 +187,11 @@ mod tests {
             (Refused::Limit { what: "the number of keyspaces", bound: 7 }, ErrorKind::Limit, "7"),
             (Refused::TooOld, ErrorKind::TooOld, "request id"),
             (Refused::Frozen(Subject::Partition(key)), ErrorKind::Refused, "orders/3 is frozen"),
+            (
+                Refused::Pinned { partition: key, to: WorkerId::new("w7").unwrap() },
+                ErrorKind::Refused,
+                "unpin it (`ringfence partition unpin orders/3`)",
+            ),
         ] {
             let (found, message) = told(why);
             assert!(found == kind && message.contains(part), "{found:?} {message}");

@@ -305,7 +305,7 @@ fn what_stands_in_the_way_of_a_plan_is_said_before_and_while_it_waits() {
     assert!(by_bob(&waited.err), "{waited:?}");
     let held = last(&cluster);
     assert!(by_bob(held["held"][0].as_str().unwrap()), "{held}");
-    assert!(by_bob(held["moves"][0]["why"].as_str().unwrap()), "{held}");
+    assert_eq!(held["moves"][0]["why"], Value::Null, "it is said once: {held}");
 
     // The other operator is told whose plan it is, and when it was applied.
     let id = held["plan"].to_string();
@@ -341,7 +341,7 @@ fn what_stands_in_the_way_of_a_plan_is_said_before_and_while_it_waits() {
 
 /// A plan that was made before the cluster was restored from a copy says so in its lineage.
 #[test]
-fn a_plan_of_another_life_of_the_cluster_is_refused() {
+fn a_plan_of_another_lineage_is_refused() {
     let cluster = Cluster::dev();
     let fleet = lopsided(&cluster);
     let file = cluster.dir().join("orders.plan");
@@ -381,7 +381,8 @@ fn a_pinned_partition_is_not_moved_away_and_what_is_explained_names_its_pin() {
     for args in [&[&away[..], &["--dry-run"]].concat()[..], &[&away[..], &["--wait"]].concat()] {
         let moved = cluster.run(args).done();
         let note = moved["note"].as_str().unwrap_or_else(|| panic!("{moved}"));
-        assert!(note.contains("pinned to worker w7, by ada") && note.contains("unpinned"), "{moved}");
+        let parts = ["pinned to worker w7, by ada", "which may not have it now", "unpinned"];
+        assert!(parts.iter().all(|part| note.contains(part)), "{moved}");
     }
     cluster.all_ready(KEYSPACE);
     let explained = cluster.run(&["partition", "explain", "orders/1"]).done();
@@ -401,11 +402,10 @@ fn a_pinned_partition_is_not_moved_away_and_what_is_explained_names_its_pin() {
     // To the present owner there is nothing to do, whatever is frozen.
     for freeze in [["partition", "orders/2"], ["worker", "w1"], ["keyspace", KEYSPACE]] {
         cluster.run(&[&["freeze"], &freeze[..]].concat()).done();
-        assert_eq!(
-            result(&cluster, &["partition", "move", "orders/2", "--to", "w1"]),
-            "unchanged",
-            "{freeze:?}"
-        );
+        let unchanged = cluster.run(&["partition", "move", "orders/2", "--to", "w1"]).done();
+        let note = unchanged["note"].as_str().unwrap_or_default();
+        assert_eq!(unchanged["result"], "unchanged", "{freeze:?}");
+        assert!(note.contains("pinned to worker w2") && !note.contains("may not have it"), "{note}");
     }
     drop(fleet);
 }

@@ -2,11 +2,12 @@
 
 use super::MAX_COMMANDS;
 use super::budget::Budget;
-use super::receive::{Unfit, pinned_to, receive, unfit};
+use super::receive::{PinElsewhere, Unfit, pinned_elsewhere, receive, unfit};
 use crate::ids::{Epoch, KeyspaceId, SessionId, WorkerId};
 use crate::mutant;
 use crate::state::{
-    ApprovedPlan, Command, GrantReason, Phase, PlanMove, PlanStep, SkipReason, State, Subject,
+    ApprovedPlan, Command, GrantReason, Keyspace, Phase, PlanMove, PlanStep, Session, SkipReason, State,
+    Subject,
 };
 use crate::time::Instant;
 use std::collections::BTreeSet;
@@ -32,7 +33,7 @@ pub enum Prospect {
 }
 
 /// What stands in the way of a move of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hindrance {
     /// The partition has another epoch or another owner than the plan says, or none.
     MovedOn,
@@ -44,8 +45,10 @@ pub enum Hindrance {
     Unfit(WorkerId, Vec<Unfit>),
     /// This is frozen.
     Frozen(Subject),
-    /// It is pinned to another worker, which may have it and would get it back.
+    /// It is pinned to another worker, which may have it and takes it back.
     Pinned(WorkerId),
+    /// It is pinned to another worker, which may take it back as soon as this has passed.
+    PinAway(WorkerId, Unfit),
 }
 
 impl Approved {
@@ -94,7 +97,8 @@ impl Approved {
                 }
                 continue;
             }
-            match (prospect(state, planned, absent), keyspace) {
+            // Nobody reads here what stands in the way, and a plan may have a million moves.
+            match (judge(state, planned, absent, |_, _| Vec::new()), keyspace) {
                 (Prospect::Begins(epoch), Some(keyspace)) => {
                     budget.begins(keyspace, key, now);
                     begin.push(Command::Drain {
@@ -121,9 +125,19 @@ impl Approved {
     }
 }
 
-/// What becomes of a move of a plan that has not begun, as things are: at once when it cannot be made any more, and else when
-/// there is room for it. Of a plan that is still to be approved it is what would become of it.
+/// What becomes of a move of a plan that has not begun, as things are, when there is room for it; one that cannot be made any more
+/// is passed over then as well. Of a plan that is still to be approved it is what would become of it.
 pub fn prospect(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Prospect {
+    judge(state, planned, absent, |keyspace, target| unfit(state, keyspace, target, absent))
+}
+
+/// The same; `all` tells what stands in the way of a worker that may not have it.
+fn judge(
+    state: &State,
+    planned: &PlanMove,
+    absent: &BTreeSet<SessionId>,
+    all: impl Fn(&Keyspace, &Session) -> Vec<Unfit>,
+) -> Prospect {
     let moved_on = || Prospect::PassedOver(SkipReason::MovedOn, Hindrance::MovedOn);
     let key = planned.partition;
     let (Some(keyspace), Some(now)) = (state.keyspace(key.keyspace), state.partition(key)) else {
@@ -150,7 +164,7 @@ pub fn prospect(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>)
     let Some(target) = state.session_of(to) else {
         return Prospect::PassedOver(SkipReason::TargetGone, Hindrance::NoSession(to.clone()));
     };
-    let hindered = || Hindrance::Unfit(to.clone(), unfit(state, keyspace, target, absent));
+    let hindered = || Hindrance::Unfit(to.clone(), all(keyspace, target));
     match receive(state, keyspace, target, absent) {
         Ok(()) => {}
         Err(Unfit::Frozen) => return Prospect::PassedOver(SkipReason::Frozen, hindered()),
@@ -159,9 +173,12 @@ pub fn prospect(state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>)
             return Prospect::PassedOver(SkipReason::TargetGone, hindered());
         }
     }
-    let pinned = pinned_to(state, keyspace, key.partition, absent).filter(|pin| *pin != to);
-    if let Some(pin) = pinned.filter(|_| !mutant!("moved-from-its-pin")) {
-        return Prospect::PassedOver(SkipReason::Pinned, Hindrance::Pinned(pin.clone()));
+    match pinned_elsewhere(state, absent, key, to).filter(|_| !mutant!("moved-from-its-pin")) {
+        Some(PinElsewhere::Counts(pin)) => {
+            return Prospect::PassedOver(SkipReason::Pinned, Hindrance::Pinned(pin));
+        }
+        Some(PinElsewhere::MayCount(pin, why)) => return Prospect::Waits(Hindrance::PinAway(pin, why)),
+        Some(PinElsewhere::NoEffect(_)) | None => {}
     }
     match state.freeze_of_move(key, to) {
         None => Prospect::Begins(epoch),

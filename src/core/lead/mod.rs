@@ -39,7 +39,7 @@ pub use ownerless::Ownerless;
 pub use picture::{Outlook, ZONE_LABEL};
 pub use placing::{Placing, Settings};
 pub use presence::{GRACE, Presence};
-pub use receive::{NoMove, Unfit, operators_move, receive, unfit};
+pub use receive::{NoMove, PinElsewhere, Unfit, operators_move, pinned_elsewhere, receive, unfit};
 pub use release::release;
 pub use survey::{PinTrouble, Stays, Survey, WhatIf};
 pub use timers::Timers;

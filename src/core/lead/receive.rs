@@ -2,7 +2,7 @@
 //! for those that operators ask for.
 
 use super::picture::standing_by_settings;
-use crate::ids::{MoveId, PartitionId, PartitionKey, SessionId, WorkerId};
+use crate::ids::{MoveId, PartitionKey, SessionId, WorkerId};
 use crate::mutant;
 use crate::placement::{Constraint, WorkerStanding, unmet};
 use crate::state::{
@@ -11,7 +11,7 @@ use crate::state::{
 use std::collections::BTreeSet;
 
 /// Why a worker is given nothing in a keyspace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unfit {
     /// It did not join the keyspace.
     NotServing,
@@ -86,16 +86,33 @@ pub fn unfit(
     all.into_iter().flatten().collect()
 }
 
-/// The worker that a partition is pinned to, when that may have it: then it belongs nowhere else.
-pub(super) fn pinned_to<'a>(
-    state: &'a State,
-    keyspace: &'a Keyspace,
-    partition: PartitionId,
+/// What a partition's pin to another worker means for a move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PinElsewhere {
+    /// Its worker may have the partition, and takes it back.
+    Counts(WorkerId),
+    /// Its worker may have the partition, but is suspected or has no connection. That passes in a moment, or its session
+    /// ends: to move the partition before that is known may mean to move it twice.
+    MayCount(WorkerId, Unfit),
+    /// Its worker may not have the partition, and nobody can tell until when: it holds up nothing.
+    NoEffect(WorkerId),
+}
+
+/// The pin of a partition to another worker than this one; `None` without such a pin.
+pub fn pinned_elsewhere(
+    state: &State,
     absent: &BTreeSet<SessionId>,
-) -> Option<&'a WorkerId> {
-    let (worker, _) = keyspace.settings().get(&partition)?.pin.as_ref()?;
-    let session = state.session_of(worker)?;
-    receive(state, keyspace, session, absent).is_ok().then_some(worker)
+    key: PartitionKey,
+    to: &WorkerId,
+) -> Option<PinElsewhere> {
+    let keyspace = state.keyspace(key.keyspace)?;
+    let (worker, _) = keyspace.settings().get(&key.partition)?.pin.as_ref().filter(|(pin, _)| pin != to)?;
+    let may_have_it = state.pin_of(key).and_then(|pin| state.session_of(pin));
+    Some(match may_have_it.map(|session| receive(state, keyspace, session, absent)) {
+        Some(Ok(())) => PinElsewhere::Counts(worker.clone()),
+        Some(Err(why @ (Unfit::Suspected | Unfit::Absent))) => PinElsewhere::MayCount(worker.clone(), why),
+        Some(Err(_)) | None => PinElsewhere::NoEffect(worker.clone()),
+    })
 }
 
 /// The same for the move that is in flight to it: a freeze does not stop what has begun.
@@ -131,14 +148,17 @@ pub enum NoMove {
     },
     /// Nobody owns it, and it cools.
     Cools,
-    /// It is pinned to another worker, which may have it and would get it back.
+    /// It is pinned to another worker, which may have it and takes it back.
     Pinned(WorkerId),
+    /// It is pinned to another worker, which may take it back as soon as this has passed.
+    PinAway(WorkerId, Unfit),
 }
 
 /// What brings the partition to the worker because an operator says so: a planned move, a grant when nobody owns it, and
 /// nothing when the worker has it, whatever is frozen.
 ///
-/// A pin goes before it: what would be taken back is not begun. A pin whose worker may not have the partition holds nothing up.
+/// A pin goes before it: what would be taken back is not begun. A pin whose worker may not have the partition holds nothing up,
+/// and one whose worker is only suspected or without a connection does. What is on its way to the worker has begun.
 ///
 /// # Errors
 /// [`NoMove`].
@@ -154,9 +174,12 @@ pub fn operators_move(
     if is_with(partition, target.id()) {
         return Ok(None);
     }
-    let pinned = pinned_to(state, keyspace, key.partition, absent).filter(|pin| *pin != to);
-    if let Some(pin) = pinned.filter(|_| !mutant!("moved-from-its-pin")) {
-        return Err(NoMove::Pinned(pin.clone()));
+    let is_on_its_way = matches!(partition.phase(), Phase::Draining(move_) if move_.to == *to);
+    let pin = pinned_elsewhere(state, absent, key, to).filter(|_| !is_on_its_way);
+    match pin.filter(|_| !mutant!("moved-from-its-pin")) {
+        Some(PinElsewhere::Counts(pin)) => return Err(NoMove::Pinned(pin)),
+        Some(PinElsewhere::MayCount(pin, why)) => return Err(NoMove::PinAway(pin, why)),
+        Some(PinElsewhere::NoEffect(_)) | None => {}
     }
     receive(state, keyspace, target, absent).map_err(|why| NoMove::Unfit(to.clone(), why))?;
     let why = GrantReason::Operator;
@@ -169,7 +192,7 @@ pub fn operators_move(
             Some(frozen) => Err(NoMove::Frozen(frozen)),
             None => Ok(Some(drain(epoch, keyspace.policy().drain_deadline()))),
         },
-        // Draining again answers with the move in progress, and changes nothing.
+        // Draining again answers with the move in progress, and changes nothing, whatever was pinned meanwhile.
         (Phase::Draining(move_), Some(epoch)) if move_.to == *to => Ok(Some(drain(epoch, move_.deadline))),
         (Phase::Draining(move_), _) => Err(NoMove::OnItsWay { to: move_.to.clone(), move_id: move_.move_id }),
         // An owner without an epoch: a grant mints one, so there is none.

@@ -12,6 +12,7 @@ use super::plans::PlanStage;
 use super::text::cut;
 use super::undo::Undo;
 use crate::ids::{KeyspaceId, LogIndex, PartitionKey, WorkerId};
+use crate::placement::unmet;
 
 impl State {
     /// The drain of this worker that lasts until it joins, by its directive.
@@ -39,6 +40,22 @@ impl State {
             let workers = owner.map(|owner| &owner.worker).into_iter().chain([to]);
             workers.filter(|worker| is_frozen(worker)).map(|worker| Subject::Worker(worker.clone())).next()
         }
+    }
+
+    /// The worker that a partition is pinned to, as far as what is set tells that it may have it: it has a session that serves
+    /// the keyspace and is not about to leave, its labels fit, and it is neither frozen, drained nor cordoned. Whether it
+    /// renews its lease is another matter.
+    pub fn pin_of(&self, key: PartitionKey) -> Option<&WorkerId> {
+        let keyspace = self.keyspaces.get(&key.keyspace)?;
+        let (worker, _) = keyspace.settings.get(&key.partition)?.pin.as_ref()?;
+        let session = self.session_of(worker)?;
+        let set = self.worker_settings.get(worker);
+        let takes = set.is_none_or(|set| set.frozen.is_none() && !set.takes_nothing());
+        let may = takes
+            && session.keyspaces.contains(&key.keyspace)
+            && !session.withdrawn
+            && unmet(keyspace.policy.constraints(), &session.labels).is_none();
+        may.then_some(worker)
     }
 }
 

@@ -167,7 +167,7 @@ impl Change<'_> {
     }
 
     /// A move that a leader planned may meet another state than it was planned for: its partition has moved on, or was
-    /// frozen meanwhile. It is passed over then, and those beside it begin. An operator's move is refused and says why.
+    /// frozen or pinned meanwhile. It is passed over then, and those beside it begin. An operator's move is refused and says why.
     pub(super) fn drain(
         &mut self,
         key: PartitionKey,
@@ -199,6 +199,12 @@ impl Change<'_> {
         };
         if let Some(frozen) = self.state.freeze_of_move(key, to) {
             return Err(Refused::Frozen(frozen));
+        }
+        // Its pin would take it back. Balancing goes by the pins itself, and repairs nothing that has an owner.
+        let by_name = matches!(why, GrantReason::Operator | GrantReason::Plan);
+        let pin = self.state.pin_of(key).filter(|pin| by_name && *pin != to);
+        if let Some(pin) = pin.filter(|_| !mutant!("moved-from-its-pin")) {
+            return Err(Refused::Pinned { partition: key, to: pin.clone() });
         }
         let move_id = self.state.counters.take_move()?;
         let (to, directive) = (to.clone(), self.directive);

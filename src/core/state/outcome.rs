@@ -199,6 +199,14 @@ pub enum Refused {
     /// A planned move of something that is frozen.
     #[error("{0:?} is frozen: no planned move begins there; unfreeze it first")]
     Frozen(Subject),
+    /// A move, that an operator asked for or approved, of a partition that is pinned to another worker.
+    #[error("partition {partition} is pinned to worker {to}, which would take it back; unpin it first")]
+    Pinned {
+        /// The partition.
+        partition: PartitionKey,
+        /// The worker that it is pinned to.
+        to: WorkerId,
+    },
     /// The keyspace's partitions are being split already.
     #[error("the partitions of keyspace {0} are being split already")]
     SplitUnderWay(KeyspaceId),
@@ -282,7 +290,7 @@ pub enum Event {
         /// Its owner now.
         after: Option<SessionId>,
     },
-    /// Its owner gave a partition back by itself; nobody took it away. It follows the event that the partition has changed.
+    /// Its owner released a partition, in whatever way; nobody took it away. It follows the event that the partition has changed.
     GivenBack {
         /// The partition.
         key: PartitionKey,

@@ -11,7 +11,7 @@ use ringfence_api::Failure;
 use ringfence_api::convert::{RequestId, checked};
 use ringfence_api::v1;
 use ringfence_core::ids::{Epoch, KeyspaceName, MoveId, PartitionId, PartitionKey, SessionId, WorkerId};
-use ringfence_core::lead::{NoMove, Unfit, operators_move, unfit};
+use ringfence_core::lead::{NoMove, PinElsewhere, Unfit, operators_move, pinned_elsewhere, unfit};
 use ringfence_core::state::{Command, Outcome, Partition, Phase, State, Subject};
 use ringfence_core::time::Instant;
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ pub(super) async fn begin(
     if matches!(answer, Answer::Now { .. }) {
         tracing::info!(partition = refusal::partition(key, &local.state), %to, "an operator moves a partition");
     }
-    let note = note(&local.state, key, &to);
+    let note = note(&local, context.clock.now(), key, &to);
     Ok(match answer.outcome() {
         Some(Outcome::Draining(move_id)) => v1::MovePartitionResponse {
             r#move: move_id.get(),
@@ -77,7 +77,7 @@ async fn would(
             _ => 0,
         },
         would_change: step.is_some() && in_flight == 0,
-        note: note(&local.state, key, to),
+        note: note(&local, context.clock.now(), key, to),
     })
 }
 
@@ -90,7 +90,7 @@ fn step(
     to: &WorkerId,
 ) -> Result<Option<Command>, Failure> {
     let key = find(&local.state, keyspace, number)?;
-    let absent = local.leadership.as_ref().map(|led| led.presence.absent(now)).unwrap_or_default();
+    let absent = absent(local, now);
     operators_move(&local.state, &absent, key, to).map_err(|why| no_move(&why, key, &local.state, &absent))
 }
 
@@ -104,13 +104,15 @@ fn no_move(why: &NoMove, key: PartitionKey, state: &State, absent: &BTreeSet<Ses
         NoMove::Unfit(worker, unfit) => {
             let all = all_unfit(state, absent, key, worker);
             let all = if all.is_empty() { std::slice::from_ref(unfit) } else { &all[..] };
-            Failure::refused(format_args!("worker {worker} {}", all_told(all)))
+            Failure::refused(format_args!("worker {worker} {}", all_told_of(worker, all, state)))
         }
         NoMove::Frozen(what) => Failure::refused(whose::frozen(what, state)),
-        NoMove::Pinned(worker) => Failure::refused(format_args!(
-            "partition {name} is pinned to worker {worker}{}, and would go back there: unpin it (`ringfence partition unpin \
-             {name}`), or pin it to another worker",
-            pinned_by(state, key)
+        NoMove::Pinned(worker) => Failure::refused(whose::pinned(key, worker, state)),
+        NoMove::PinAway(worker, unfit) => Failure::refused(format_args!(
+            "partition {name} is pinned to worker {worker}{}, which {}; it takes the partition back when it is there again: wait \
+             until it is, or until its session has ended, or unpin the partition (`ringfence partition unpin {name}`)",
+            whose::pinned_by(key, state),
+            away(unfit)
         )),
         NoMove::OnItsWay { to, move_id } => Failure::refused(format_args!(
             "partition {name} is on its way to worker {to} (move {move_id}); wait for that move to end"
@@ -121,25 +123,49 @@ fn no_move(why: &NoMove, key: PartitionKey, state: &State, absent: &BTreeSet<Ses
     }
 }
 
-/// `, by ada at ...`: who pinned a partition.
-fn pinned_by(state: &State, key: PartitionKey) -> String {
-    let set = state.keyspace(key.keyspace).and_then(|keyspace| keyspace.settings().get(&key.partition));
-    let pin = set.and_then(|set| set.pin.as_ref());
-    pin.map_or(String::new(), |(_, by)| format!(", by {}", whose::whose(state, *by)))
+/// Why a partition that a worker has, or is to get, may not stay there: a pin elsewhere.
+fn note(local: &Local, now: Instant, key: PartitionKey, to: &WorkerId) -> String {
+    let state = &local.state;
+    let Some(pin) = pinned_elsewhere(state, &absent(local, now), key, to) else { return String::new() };
+    let (pin, how) = match pin {
+        PinElsewhere::Counts(pin) => (pin, "which takes it when nothing keeps it here".to_owned()),
+        PinElsewhere::MayCount(pin, unfit) => {
+            (pin, format!("which {}; it goes there when that is over", away(&unfit)))
+        }
+        PinElsewhere::NoEffect(pin) => {
+            (pin, "which may not have it now; it goes there when that may".to_owned())
+        }
+    };
+    let name = refusal::partition(key, state);
+    format!(
+        "partition {name} is pinned to worker {pin}{}, {how}, unless it is unpinned",
+        whose::pinned_by(key, state)
+    )
 }
 
-/// Why a partition that is moved to a worker may not stay there: a pin elsewhere, which cannot be met now.
-fn note(state: &State, key: PartitionKey, to: &WorkerId) -> String {
-    let set = state.keyspace(key.keyspace).and_then(|keyspace| keyspace.settings().get(&key.partition));
-    let pin = set.and_then(|set| set.pin.as_ref()).map(|(worker, _)| worker);
-    pin.filter(|pin| *pin != to).map_or(String::new(), |pin| {
-        let name = refusal::partition(key, state);
-        format!(
-            "partition {name} is pinned to worker {pin}{}, which may not have it now; it goes there when that may, unless it is \
-             unpinned",
-            pinned_by(state, key)
-        )
-    })
+/// What passes by itself: of a worker that a partition waits for.
+pub(crate) fn away(unfit: &Unfit) -> &'static str {
+    match unfit {
+        Unfit::Absent => "has no connection to the coordinator now",
+        _ => "has not renewed its lease for a while",
+    }
+}
+
+fn absent(local: &Local, now: Instant) -> BTreeSet<SessionId> {
+    local.leadership.as_ref().map(|led| led.presence.absent(now)).unwrap_or_default()
+}
+
+/// All of it in words, of this worker, with who froze it.
+pub(crate) fn all_told_of(worker: &WorkerId, all: &[Unfit], state: &State) -> String {
+    let told = |unfit: &Unfit| match unfit {
+        Unfit::Frozen => whose::is_frozen(&Subject::Worker(worker.clone()), state),
+        unfit => told(unfit),
+    };
+    joined(all.iter().map(told))
+}
+
+fn joined(told: impl Iterator<Item = String>) -> String {
+    told.collect::<Vec<_>>().join("; and it ")
 }
 
 /// All that stands in the way of a worker that is to be given something in a partition's keyspace.
@@ -155,7 +181,7 @@ pub(crate) fn all_unfit(
 
 /// The same in words, one after the other.
 pub(crate) fn all_told(all: &[Unfit]) -> String {
-    all.iter().map(told).collect::<Vec<_>>().join("; and it ")
+    joined(all.iter().map(told))
 }
 
 /// Why a worker is given nothing, and what to do.
@@ -172,7 +198,10 @@ pub(crate) fn told(unfit: &Unfit) -> String {
         Unfit::Cordoned => "is cordoned and takes no partitions; uncordon it first",
         Unfit::Frozen => "is frozen: nothing moves to it or from it; unfreeze it first",
         Unfit::Ineligible(constraint) => {
-            return format!("may own nothing in this keyspace, whose constraint on labels is {constraint}");
+            return format!(
+                "may own nothing in this keyspace, whose constraint on labels is {constraint}; start it with labels that meet \
+                 it, or change the keyspace's constraints"
+            );
         }
     };
     text.to_owned()
@@ -224,4 +253,33 @@ pub(super) async fn end_cooling(context: &Context, request: v1::EndCoolingReques
         tracing::warn!(%keyspace, partition = number.get(), %epoch, "an operator ended a cooling");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringfence_core::ids::LogIndex;
+    use ringfence_core::state::{Entry, WorkerChange};
+
+    #[test]
+    fn what_keeps_a_worker_from_a_partition_names_who_did_it_and_the_ways_out() {
+        let (mut state, worker) = (State::new(), WorkerId::new("w2").unwrap());
+        let direct = Command::Direct {
+            subject: Subject::Worker(worker.clone()),
+            by: "ada".to_owned(),
+            what: "freeze worker w2".to_owned(),
+            reason: "incident 42".to_owned(),
+        };
+        let change = WorkerChange { frozen: Some(true), ..WorkerChange::default() };
+        let set = Command::SetWorker { worker: worker.clone(), change };
+        let entry = Entry { request: None, proposed_unix_ms: 0, commands: vec![direct, set] };
+        state.apply(LogIndex::new(1), &entry).outcome.unwrap();
+        let all = [Unfit::Frozen, Unfit::Ineligible("disk=ssd".parse().unwrap())];
+        assert_eq!(
+            all_told_of(&worker, &all, &state),
+            "is frozen, by ada (incident 42): no planned move begins there; unfreeze it first (`ringfence unfreeze worker w2`); \
+             and it may own nothing in this keyspace, whose constraint on labels is disk=ssd; start it with labels that meet \
+             it, or change the keyspace's constraints"
+        );
+    }
 }

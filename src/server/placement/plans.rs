@@ -139,7 +139,7 @@ fn not_now(why: &Refused, state: &State) -> Failure {
 /// What stands in the way of some of these moves, each reason once.
 fn hindrances(local: &Local, now: Instant, moves: &[PlanMove]) -> Vec<v1::PlanHindrance> {
     let absent = local.leadership.as_ref().map(|led| led.presence.absent(now)).unwrap_or_default();
-    let mut counts: BTreeMap<(bool, String), u32> = BTreeMap::new();
+    let mut counts: BTreeMap<(bool, Hindrance), u32> = BTreeMap::new();
     for planned in moves {
         let (passed_over, why) = match prospect(&local.state, planned, &absent) {
             Prospect::Begins(_) => continue,
@@ -148,12 +148,13 @@ fn hindrances(local: &Local, now: Instant, moves: &[PlanMove]) -> Vec<v1::PlanHi
             Prospect::Waits(why) => (false, why),
             Prospect::PassedOver(_, why) => (true, why),
         };
-        *counts.entry((passed_over, words::hindrance(&why, &local.state))).or_default() += 1;
+        *counts.entry((passed_over, why)).or_default() += 1;
     }
-    counts
-        .into_iter()
-        .map(|((passed_over, why), moves)| v1::PlanHindrance { passed_over, why, moves })
-        .collect()
+    let told = |((passed_over, why), moves)| {
+        let why = words::hindrance(&why, &local.state);
+        v1::PlanHindrance { passed_over, why, moves }
+    };
+    counts.into_iter().map(told).collect()
 }
 
 /// What keeps all of a plan from going on.
@@ -229,7 +230,8 @@ pub(super) async fn cancel(
     changed(&given, "stop a plan", answer.await?)
 }
 
-/// The plans that are remembered. They are copied at once, so that all pieces are of one moment.
+/// The plans that are remembered. They are copied at once, so that all pieces are of one moment. What moves wait for is told in a
+/// few sentences, and each of up to a million moves gets its own when the state is let go of.
 pub(super) async fn list(
     context: &Context,
     request: v1::ListPlansRequest,
@@ -238,18 +240,62 @@ pub(super) async fn list(
     let (now, local) = (context.clock.now(), context.replica.lock());
     let absent = local.leadership.as_ref().map(|led| led.presence.absent(now)).unwrap_or_default();
     let mut pieces = Vec::new();
+    let mut reasons = Reasons::default();
     for plan in local.state.plans() {
-        pieces.push(Piece::Plan(shown(&local, now, plan)));
+        let shown = shown(&local, now, plan);
+        // What keeps all of it from going on is said once.
+        let each = plan.stage == PlanStage::Running && shown.held.is_empty();
+        pieces.push((Piece::Plan(shown), Vec::new()));
         if request.with_moves {
             let moves = plan.moves.chunks(MAX_COMMANDS);
             pieces.extend(moves.map(|moves| {
-                let shown = moves.iter().map(|planned| shown_move(&local.state, plan, planned, &absent));
-                Piece::Moves(v1::ApprovedMoves { moves: shown.collect() })
+                let shown = moves.iter().map(|planned| shown_move(&local.state, plan, planned));
+                let why = moves
+                    .iter()
+                    .map(|planned| each.then(|| reasons.of(&local.state, planned, &absent)).flatten());
+                (Piece::Moves(v1::ApprovedMoves { moves: shown.collect() }), why.collect())
             }));
         }
     }
-    let pieces = pieces.into_iter().map(|piece| Ok(v1::ListPlansResponse { piece: Some(piece) }));
+    drop(local);
+    let sentences = reasons.sentences;
+    let pieces = pieces.into_iter().map(move |(piece, why)| {
+        let piece = Some(explained(piece, &why, &sentences));
+        Ok(v1::ListPlansResponse { piece })
+    });
     Ok(Box::pin(stream::iter(pieces)))
+}
+
+/// What moves wait for, each reason once.
+#[derive(Default)]
+struct Reasons {
+    known: BTreeMap<Hindrance, usize>,
+    sentences: Vec<String>,
+}
+
+impl Reasons {
+    /// Which of the sentences says what a move waits for.
+    fn of(&mut self, state: &State, planned: &PlanMove, absent: &BTreeSet<SessionId>) -> Option<usize> {
+        if planned.step != PlanStep::Waiting {
+            return None;
+        }
+        let Prospect::Waits(why) = prospect(state, planned, absent) else { return None };
+        if let Some(known) = self.known.get(&why) {
+            return Some(*known);
+        }
+        self.sentences.push(words::hindrance(&why, state));
+        let place = self.sentences.len() - 1;
+        self.known.insert(why, place);
+        Some(place)
+    }
+}
+
+fn explained(piece: Piece, why: &[Option<usize>], sentences: &[String]) -> Piece {
+    let Piece::Moves(mut moves) = piece else { return piece };
+    for (shown, why) in moves.moves.iter_mut().zip(why) {
+        shown.waits_for = why.and_then(|at| sentences.get(at)).cloned().unwrap_or_default();
+    }
+    Piece::Moves(moves)
 }
 
 fn shown(local: &Local, now: Instant, plan: &ApprovedPlan) -> v1::ApprovedPlan {
@@ -303,12 +349,7 @@ fn now(state: &State, planned: &PlanMove) -> String {
     }
 }
 
-fn shown_move(
-    state: &State,
-    plan: &ApprovedPlan,
-    planned: &PlanMove,
-    absent: &BTreeSet<SessionId>,
-) -> v1::ApprovedMove {
+fn shown_move(state: &State, plan: &ApprovedPlan, planned: &PlanMove) -> v1::ApprovedMove {
     let step = match planned.step {
         PlanStep::Waiting if plan.stage == PlanStage::Cancelled => "cancelled",
         PlanStep::Waiting => "waiting",
@@ -318,11 +359,6 @@ fn shown_move(
         PlanStep::Skipped(SkipReason::Frozen) => "passed over: it or one of the workers was frozen",
         PlanStep::Skipped(SkipReason::Pinned) => "passed over: it was pinned to another worker",
     };
-    let waits = step == "waiting" && plan.stage == PlanStage::Running;
-    let waits_for = match waits.then(|| prospect(state, planned, absent)) {
-        None | Some(Prospect::Begins(_) | Prospect::PassedOver(..)) => String::new(),
-        Some(Prospect::Waits(why)) => words::hindrance(&why, state),
-    };
     v1::ApprovedMove {
         partition: planned.partition.partition.get(),
         epoch: planned.epoch.get(),
@@ -330,7 +366,7 @@ fn shown_move(
         to: planned.to.to_string(),
         step: step.to_owned(),
         now: now(state, planned),
-        waits_for,
+        waits_for: String::new(),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Who decided something, when and why: in half a sentence, for refusals and for what is told of freezes and plans.
 
+use crate::refusal;
 use ringfence_api::convert::Directive;
-use ringfence_core::ids::{KeyspaceId, LogIndex};
-use ringfence_core::state::{ApprovedPlan, Keyspace, State, Subject};
+use ringfence_core::ids::{KeyspaceId, LogIndex, PartitionKey, WorkerId};
+use ringfence_core::state::{ApprovedPlan, Keyspace, PLANS_LEN, PlanStage, State, Subject};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// `ada at 2026-11-30T14:57:30Z (one more worker)`.
@@ -35,12 +36,18 @@ pub(crate) fn running(plan: LogIndex, state: &State) -> String {
 /// Why a plan that was being written is there no more.
 pub(crate) fn gone(plan: LogIndex, state: &State) -> String {
     let id = plan.get();
-    let next = state.plans().find(|next| next.id > plan).map(|next: &ApprovedPlan| next.id);
+    let after = || state.plans().filter(|next| next.id > plan);
+    let known = first_is_known(after().map(|next| next.stage));
+    let next = after().next().map(|next: &ApprovedPlan| next.id);
     let stopped = state.directives().rev().find(|directive| directive.what == stop(plan)).map(|stop| stop.at);
     match (next, stopped) {
         (_, Some(stopped)) => {
             format!("plan {id} was cancelled by {} before it had started", whose(state, stopped))
         }
+        (Some(_), None) if !known => format!(
+            "plan {id} is not remembered: it was given up before it had started, or {PLANS_LEN} others have started since; plan \
+             again"
+        ),
         (Some(next), None) => format!(
             "plan {id} had not started when plan {} was put in its place, by {}: of two that are applied at once the later \
              goes on",
@@ -53,6 +60,12 @@ pub(crate) fn gone(plan: LogIndex, state: &State) -> String {
     }
 }
 
+/// Whether the first of the plans that are remembered after another one, at these stages, is the one that came after it: of those
+/// that have started only so many are remembered, and when all of them are younger, others may have been in between.
+fn first_is_known(after: impl Iterator<Item = PlanStage>) -> bool {
+    after.filter(|stage| *stage != PlanStage::Open).count() < PLANS_LEN
+}
+
 /// What a directive says that stops a plan.
 pub(crate) fn stop(plan: LogIndex) -> String {
     format!("stop plan {}", plan.get())
@@ -60,11 +73,31 @@ pub(crate) fn stop(plan: LogIndex) -> String {
 
 /// `keyspace orders is frozen, by ada at ... (incident 42)`, and how it is unfrozen.
 pub(crate) fn frozen(what: &Subject, state: &State) -> String {
-    let (name, verb) = named(what, state);
+    format!("{} {}", named(what, state).0, is_frozen(what, state))
+}
+
+/// The same without the name.
+pub(crate) fn is_frozen(what: &Subject, state: &State) -> String {
+    let verb = named(what, state).1;
     let by = freeze_of(what, state).map_or(String::new(), |at| format!(", by {}", whose(state, at)));
+    format!("is frozen{by}: no planned move begins there; unfreeze it first (`ringfence unfreeze {verb}`)")
+}
+
+/// `partition orders/3 is pinned to worker w7, by ada at ..., which takes it back`, and what to do.
+pub(crate) fn pinned(key: PartitionKey, to: &WorkerId, state: &State) -> String {
+    let name = refusal::partition(key, state);
     format!(
-        "{name} is frozen{by}: no planned move begins there; unfreeze it first (`ringfence unfreeze {verb}`)"
+        "partition {name} is pinned to worker {to}{}, which would take it back: unpin it (`ringfence partition unpin {name}`), or \
+         pin it to another worker",
+        pinned_by(key, state)
     )
+}
+
+/// `, by ada at ...`: who pinned a partition.
+pub(crate) fn pinned_by(key: PartitionKey, state: &State) -> String {
+    let set = state.keyspace(key.keyspace).and_then(|keyspace| keyspace.settings().get(&key.partition));
+    let pin = set.and_then(|set| set.pin.as_ref());
+    pin.map_or(String::new(), |(_, by)| format!(", by {}", whose(state, *by)))
 }
 
 /// The cluster and the keyspace, as far as they are frozen: what keeps all of the keyspace from being moved.
@@ -111,6 +144,20 @@ fn twice(name: String) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_is_said_to_be_replaced_only_by_one_that_is_known_to_be_the_next() {
+        use PlanStage::{Done, Open, Running};
+        for (after, known) in [
+            (&[Open][..], true),
+            (&[Running], true),
+            (&[Done, Open], true),
+            (&[Done, Running], false),
+            (&[Done, Done, Open], false),
+        ] {
+            assert_eq!(first_is_known(after.iter().copied()), known, "{after:?}");
+        }
+    }
 
     #[test]
     fn a_moment_is_told_in_a_form_that_sorts_and_none_is_left_out() {

@@ -95,13 +95,19 @@ pub(super) fn hindrance(why: &Hindrance, state: &State) -> String {
         Hindrance::NoSession(worker) => {
             format!("worker {worker} has no session: start it, or plan again")
         }
-        Hindrance::Unfit(worker, all) => format!("worker {worker} {}", moves::all_told(all)),
+        Hindrance::Unfit(worker, all) => {
+            format!("worker {worker} {}", moves::all_told_of(worker, all, state))
+        }
         Hindrance::Frozen(what) => whose::frozen(what, state),
         Hindrance::Pinned(worker) => {
             format!(
-                "the partition is pinned to worker {worker}, and would go back there: unpin it, or plan again"
+                "the partition is pinned to worker {worker}, which would take it back: unpin it, or plan again"
             )
         }
+        Hindrance::PinAway(worker, unfit) => format!(
+            "the partition is pinned to worker {worker}, which {}, and would take it back: wait, or unpin it",
+            moves::away(unfit)
+        ),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A plan that an operator approved is carried out within the budgets, whoever leads.
 
 use super::world::{TTL, World, at, ms, policy};
-use crate::ids::{LogIndex, WorkerId};
+use crate::ids::{LogIndex, SessionId, WorkerId};
 use crate::lead::{Hindrance, Prospect, Settings, Unfit, prospect};
 use crate::state::{
     ApprovedPlan, Command, Course, GrantReason, Outcome, PartitionChange, Phase, PlanMove, PlanStage,
@@ -181,12 +181,13 @@ fn a_move_of_what_was_pinned_elsewhere_meanwhile_is_passed_over() {
 #[test]
 fn what_would_become_of_a_move_names_all_that_stands_in_the_way() {
     let on = Some(true);
-    let of = |world: &World, to: &str| {
+    let with = |world: &World, to: &str, absent: &BTreeSet<SessionId>| {
         let partition = world.key(0);
         let (epoch, from, to) = (world.epoch(partition), worker("a"), worker(to));
         let planned = PlanMove { partition, epoch, from, to, arrives: false, step: PlanStep::Waiting };
-        prospect(&world.state, &planned, &BTreeSet::new())
+        prospect(&world.state, &planned, absent)
     };
+    let of = |world: &World, to: &str| with(world, to, &BTreeSet::new());
     let mut world = world(4, policy());
     let (orders, key) = (world.orders(), world.key(0));
     assert_eq!(of(&world, "b"), Prospect::Begins(world.epoch(key)));
@@ -196,6 +197,8 @@ fn what_would_become_of_a_move_names_all_that_stands_in_the_way() {
     world.apply(vec![Command::SetPartition { partition: key, change: pin }]).outcome.unwrap();
     let pinned = Hindrance::Pinned(worker("c"));
     assert_eq!(of(&world, "b"), Prospect::PassedOver(SkipReason::Pinned, pinned));
+    let pin_away = Hindrance::PinAway(worker("c"), Unfit::Absent);
+    assert_eq!(with(&world, "b", &BTreeSet::from([world.session("c")])), Prospect::Waits(pin_away));
     for (keyspace, what) in [(Some(orders), Subject::Keyspace(orders)), (None, Subject::Cluster)] {
         world.apply(vec![Command::Freeze { keyspace, frozen: true }]).outcome.unwrap();
         assert_eq!(of(&world, "c"), Prospect::Waits(Hindrance::Frozen(what)));

@@ -119,13 +119,49 @@ fn a_pinned_partition_is_moved_to_its_pin_alone_while_that_may_have_it() {
     assert!(matches!(asked(&world, key, "c"), Ok(Some(Command::Drain { .. }))));
 }
 
+/// Whether its worker comes back is known in a moment; what was moved before would be taken back.
+#[test]
+fn a_pin_whose_worker_is_only_away_holds_up_a_move_that_has_not_begun() {
+    let (mut world, key) = world();
+    world.join("c", &[key.keyspace]);
+    let pin = PartitionChange { pin: Some(Some(worker("b"))), ..PartitionChange::default() };
+    let pin = Command::SetPartition { partition: key, change: pin };
+    world.apply(vec![pin.clone()]).outcome.unwrap();
+    let session = world.session("b");
+    let absent = BTreeSet::from([session]);
+    let away = |unfit| Err(NoMove::PinAway(worker("b"), unfit));
+    assert_eq!(operators_move(&world.state, &absent, key, &worker("c")), away(Unfit::Absent));
+    let none = PartitionChange { pin: Some(None), ..PartitionChange::default() };
+    world.apply(vec![Command::SetPartition { partition: key, change: none }]).outcome.unwrap();
+    world.worker("a").releases = false;
+    world.drain(key, "c", TTL);
+    world.apply(vec![pin]).outcome.unwrap();
+    assert!(matches!(asked(&world, key, "c"), Ok(Some(Command::Drain { .. }))), "it has begun");
+
+    let other = world.owned_by("a").into_iter().find(|other| *other != key).unwrap();
+    let pin = PartitionChange { pin: Some(Some(worker("b"))), ..PartitionChange::default() };
+    world.apply(vec![Command::SetPartition { partition: other, change: pin }]).outcome.unwrap();
+    world.apply(vec![Command::Suspect { sessions: vec![(session, 1)] }]).outcome.unwrap();
+    assert_eq!(asked(&world, other, "c"), away(Unfit::Suspected));
+    // It takes nothing when it is back, either.
+    let cordoned = WorkerChange { cordoned: Some(true), ..WorkerChange::default() };
+    world.apply(vec![Command::SetWorker { worker: worker("b"), change: cordoned }]).outcome.unwrap();
+    assert!(matches!(asked(&world, other, "c"), Ok(Some(Command::Drain { .. }))));
+}
+
 #[test]
 fn all_that_stands_in_the_way_is_named_and_the_first_of_it_is_the_refusal() {
     let constraint: Constraint = "disk=ssd".parse().unwrap();
-    for set in 0u8..128 {
+    for set in 0u16..512 {
         let has = |bit: u8| set & (1 << bit) != 0;
-        let (mut world, key) = world();
+        let (mut world, owned) = world();
         let session = world.session("b");
+        // The worker joined one keyspace, and is asked about another.
+        let key = if has(8) {
+            PartitionKey { keyspace: world.create("other", 1, policy()), ..owned }
+        } else {
+            owned
+        };
         let change = WorkerChange {
             frozen: has(0).then_some(true),
             drained: has(1).then_some(true),
@@ -143,11 +179,22 @@ fn all_that_stands_in_the_way_is_named_and_the_first_of_it_is_the_refusal() {
         if has(6) {
             world.apply(vec![Command::Withdraw { session }]).outcome.unwrap();
         }
-        let (state, absent) = (&world.state, BTreeSet::new());
+        let absent: BTreeSet<SessionId> = has(7).then_some(session).into_iter().collect();
+        let state = &world.state;
         let (keyspace, session) = (state.keyspace(key.keyspace).unwrap(), state.session(session).unwrap());
         let all = unfit(state, keyspace, session, &absent);
-        let expected = [has(0), has(1) || has(2), has(3), has(4), has(5), has(6)];
-        assert_eq!(all.len(), expected.iter().filter(|is| **is).count(), "{all:?}");
+        let expected = [
+            (has(8), Unfit::NotServing),
+            (has(6), Unfit::Leaving),
+            (has(5), Unfit::Suspected),
+            (has(7), Unfit::Absent),
+            (has(0), Unfit::Frozen),
+            (has(4), Unfit::Ineligible(constraint.clone())),
+            (has(1) || has(2), Unfit::Drained),
+            (has(3), Unfit::Cordoned),
+        ];
+        let expected = expected.into_iter().filter_map(|(is, why)| is.then_some(why));
+        assert_eq!(all, expected.collect::<Vec<_>>());
         assert_eq!(receive(state, keyspace, session, &absent).err().as_ref(), all.first());
     }
 }

@@ -230,6 +230,36 @@ fn a_move_decided_before_a_freeze_does_not_begin_after_it() {
 }
 
 #[test]
+fn a_move_decided_before_a_pin_does_not_begin_after_it() {
+    let pin = PartitionChange { pin: Some(Some(worker("a"))), ..PartitionChange::default() };
+    let drain = |partition, epoch, why| {
+        let (to, deadline) = (worker("b"), Duration::from_secs(5));
+        Command::Drain { partition, epoch, to, deadline, why }
+    };
+    let pinned = || {
+        let (mut world, key, _, _, e1) = World::owned(PolicyChange::default());
+        world.ok(Command::SetPartition { partition: key, change: pin.clone() });
+        (world, key, e1)
+    };
+    let (mut world, key, e1) = pinned();
+    let to = worker("a");
+    let refused = Refused::Pinned { partition: key, to };
+    assert_eq!(world.refused(drain(key, e1, GrantReason::Operator)), refused);
+    world.unchanged(drain(key, e1, GrantReason::Plan));
+    // One whose worker takes nothing holds up nothing, and balancing has looked at pins itself.
+    let taken_out = |change| set("a", change);
+    for (out, why) in [
+        (Some(WorkerChange { cordoned: Some(true), ..WorkerChange::default() }), GrantReason::Operator),
+        (Some(WorkerChange { drained: Some(true), ..WorkerChange::default() }), GrantReason::Plan),
+        (None, GrantReason::Balance),
+    ] {
+        let (mut world, key, e1) = pinned();
+        out.map(|change| world.ok(taken_out(change)));
+        assert!(matches!(world.ok(drain(key, e1, why)), Outcome::Draining(_)), "{why:?}");
+    }
+}
+
+#[test]
 fn directives_are_bounded_in_number_and_in_length() {
     let mut world = World::new();
     let long = "ä".repeat(MAX_DIRECTIVE_BYTES);

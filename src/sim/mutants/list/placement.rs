@@ -148,6 +148,7 @@ pub(super) const LIST: &[Mutant] = &[
         &[
             core("lead::tests::receive::a_pinned_partition_is_moved_to_its_pin_alone_while_that_may_have_it"),
             core("lead::tests::approved::a_move_of_what_was_pinned_elsewhere_meanwhile_is_passed_over"),
+            core("state::tests::directives::a_move_decided_before_a_pin_does_not_begin_after_it"),
         ],
     ),
     mutant(
