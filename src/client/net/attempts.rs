@@ -168,7 +168,12 @@ impl Attempts {
         if let (count, Some(failure)) = &self.foreign
             && *count == self.asked.len()
         {
-            return Err(Failed::Answer(failure.clone()));
+            // Such an answer says that nothing was done, and an earlier node may have done it.
+            let failed = match self.may_have_taken_effect() {
+                true => Failed::GaveUp(self.gave_up()),
+                false => Failed::Answer(failure.clone()),
+            };
+            return Err(failed);
         }
         let wait = self.backoff.wait();
         if now + wait >= self.deadline {
@@ -192,9 +197,13 @@ impl Attempts {
         }
     }
 
+    fn may_have_taken_effect(&self) -> bool {
+        self.may_have_arrived && self.call.effect != Effect::Read
+    }
+
     fn gave_up(&mut self) -> GaveUp {
         let kind = match self.answered {
-            _ if self.may_have_arrived && self.call.effect != Effect::Read => ErrorKind::UnknownOutcome,
+            _ if self.may_have_taken_effect() => ErrorKind::UnknownOutcome,
             Some(Answer::Unavailable) => ErrorKind::Unavailable,
             Some(_) => ErrorKind::NoLeader,
             None => ErrorKind::Unreachable,
@@ -355,6 +364,21 @@ mod tests {
         let (mut attempts, now) = self::attempts(Effect::Once);
         attempts.failed(&a(), removed(true), now);
         assert!(matches!(attempts.round_over(now), Err(Failed::Answer(_))), "at once");
+        // One was silent before: what they say is of themselves, and it may have done what was asked.
+        for (effect, kind) in [(Effect::Read, None), (Effect::Repeatable, Some(ErrorKind::UnknownOutcome))] {
+            let (mut attempts, now) = self::attempts(effect);
+            attempts.failed(&a(), silent(), now);
+            attempts.failed(&b, removed(true), now);
+            assert!(attempts.round_over(now).is_ok());
+            attempts.failed(&a(), removed(true), now);
+            attempts.failed(&b, removed(true), now);
+            let told = match attempts.round_over(now) {
+                Err(Failed::GaveUp(gave_up)) => Some(gave_up.kind()),
+                Err(Failed::Answer(_)) => None,
+                Ok(_) => panic!("all have answered that they are no members"),
+            };
+            assert_eq!(told, kind, "{effect:?}");
+        }
     }
 
     #[test]
