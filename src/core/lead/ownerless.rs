@@ -1,11 +1,11 @@
 //! Why a partition has no owner, as the leader sees it: for whoever is on call. Nothing is decided here.
 
 use super::Leadership;
-use super::picture::{Outlook, Picture};
+use super::picture::{Outlook, Picture, standing_by_settings};
 use super::splitting;
 use crate::ids::{KeyspaceId, PartitionKey, SessionId};
-use crate::placement::{Unplaced, WorkerStanding};
-use crate::state::{CoolingWhy, Keyspace, Partition, Phase, State};
+use crate::placement::{Candidate, Unplaced, WorkerStanding};
+use crate::state::{CoolingWhy, Keyspace, Partition, Phase, Session, State};
 use crate::time::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -120,27 +120,30 @@ impl Leadership {
     }
 
     /// Of the partitions of a keyspace how many are with workers whose labels do not fit it, when no other may have them,
-    /// and why none may: they stay until an operator does something.
+    /// and why none may: they stay until an operator does something. While one that could take them is only suspected or without a
+    /// connection there is nothing to do: it comes back, or its session ends.
     pub fn misplaced(&self, now: Instant, state: &State, id: KeyspaceId) -> Option<(u64, Unplaced)> {
         state.keyspace(id).filter(|keyspace| !keyspace.policy().constraints().is_empty())?;
         let (nobody, nothing, absent) = (BTreeSet::new(), BTreeSet::new(), self.presence.absent(now));
         let outlook = Outlook { absent: &absent, expiring: &nobody, freed: &nothing };
         let picture = Picture::of(state, id, outlook)?;
         let why = Unplaced::of_what_is_owned(&picture.candidates)?;
-        let of_wrong_labels = |session: &SessionId| {
-            let worker = state.session(*session).map(crate::state::Session::worker);
-            let mut candidates = picture.candidates.iter();
-            candidates.any(|candidate| {
-                Some(&candidate.worker) == worker
-                    && matches!(candidate.standing, WorkerStanding::Ineligible(_))
-            })
+        let workers = || picture.candidates.iter().zip(&picture.sessions);
+        let may_be_back = |(candidate, session): (&Candidate, &&Session)| {
+            let by_settings =
+                || standing_by_settings(state, picture.keyspace, session.worker(), session.labels());
+            candidate.standing == WorkerStanding::Away && !session.withdrawn() && by_settings().takes()
         };
+        if workers().any(may_be_back) {
+            return None;
+        }
+        let of_wrong_labels: BTreeSet<SessionId> = workers()
+            .filter(|(candidate, _)| matches!(candidate.standing, WorkerStanding::Ineligible(_)))
+            .map(|(_, session)| session.id())
+            .collect();
         let owners = picture.keyspace.partitions().iter().filter_map(Partition::owner);
-        let mut counts: BTreeMap<SessionId, u64> = BTreeMap::new();
-        owners.for_each(|owner| *counts.entry(owner).or_default() += 1);
-        let misplaced =
-            counts.iter().filter(|(owner, _)| of_wrong_labels(owner)).map(|(_, count)| count).sum();
-        (misplaced > 0).then_some((misplaced, why))
+        let misplaced = owners.filter(|owner| of_wrong_labels.contains(owner)).count();
+        (misplaced > 0).then_some((u64::try_from(misplaced).unwrap_or(u64::MAX), why))
     }
 
     fn vacant(&self, now: Instant, state: &State, keyspace: &Keyspace) -> Vacant {

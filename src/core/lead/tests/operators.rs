@@ -168,8 +168,15 @@ fn what_has_to_go_and_nobody_may_take_is_told_with_the_reason() {
     world.apply(vec![Command::UpdateKeyspace { keyspace: orders, change }]).outcome.unwrap();
     world.pass(1_000);
     assert_eq!(told(&world), Some((4, Unplaced::AllIneligible)));
-    world.join_labelled("c", &[orders], &[("disk", "ssd")]);
+    let c = world.join_labelled("c", &[orders], &[("disk", "ssd")]);
     assert_eq!(told(&world), None, "they go to it");
+    world.apply(vec![Command::Suspect { sessions: vec![(c, 1)] }]).outcome.unwrap();
+    assert_eq!(told(&world), None, "it is back in a moment, or its session ends");
+    let cordon = |on| WorkerChange { cordoned: Some(on), ..WorkerChange::default() };
+    set(&mut world, "c", cordon(true));
+    assert_eq!(told(&world), Some((4, Unplaced::NoneTakes)), "back or not, it takes nothing");
+    set(&mut world, "c", cordon(false));
+    world.apply(vec![Command::Clear { sessions: vec![c] }]).outcome.unwrap();
     world.pass(5_000);
     assert_eq!((world.owned_by("c").len(), told(&world)), (4, None));
 }
