@@ -177,16 +177,19 @@ pub(super) async fn transfer(
             Some(_) => {}
         }
     }
-    // Before it is: who has handed the lead on cannot note anything afterwards.
+    // What is refused is not remembered.
+    let to = match to {
+        Some(to) => to,
+        None => context.raft.heir().map_err(members_failure)?,
+    };
+    // Before it is: who has handed the lead on cannot note anything afterwards. It may not succeed, and says no more than that.
     let given = said(&context.replica.lock().state, request.directive);
-    if let Some(given) = given.filter(|_| to != Some(context.raft.status().borrow().node)) {
-        let what = to.map_or("hand the lead to another node".to_owned(), |to| {
-            format!("hand the lead to node {}", to.get())
-        });
+    if let Some(given) = given.filter(|_| to != context.raft.status().borrow().node) {
+        let what = format!("asked to hand the lead to node {}", to.get());
         let noted = context.propose(None, vec![direct(Subject::Cluster, &given, &what)], Some(term)).await?;
         noted.map_err(|refusal| refusal::to_failure(context, &refusal.why))?;
     }
-    let leader = context.raft.transfer_leadership(to).await.map_err(members_failure)?;
+    let leader = context.raft.transfer_leadership(Some(to)).await.map_err(members_failure)?;
     tracing::info!(%leader, "an operator moved leadership");
     Ok(leader)
 }

@@ -1,5 +1,7 @@
+use crate::placement::directive::Given;
 use crate::testing::{self, Cluster, SECRET, create, join, request_id, until};
 use ringfence_api::{ErrorKind, Failure, v1};
+use ringfence_core::ids::NodeId;
 use tonic::Status;
 
 fn kind(status: &Status) -> ErrorKind {
@@ -343,6 +345,34 @@ async fn f106_a_node_that_does_not_lead_names_the_one_that_does_and_leadership_c
         ),
         ErrorKind::NotLeader
     );
+}
+
+/// The list of directives is bounded, and would forget what stands.
+#[tokio::test]
+async fn a_transfer_of_the_lead_that_is_refused_is_not_remembered() {
+    let node = testing::alone().await;
+    let mut admin = testing::admin(&node).await;
+    let context = node.context().unwrap();
+    for (to, why) in [(0, ErrorKind::Invalid), (7, ErrorKind::NotFound)] {
+        let directive = Some(v1::Directive { by: "ada".to_owned(), reason: String::new(), assumed: false });
+        let transfer = v1::TransferLeadershipRequest { to, directive };
+        assert_eq!(kind(&admin.transfer_leadership(transfer).await.unwrap_err()), why);
+    }
+    assert_eq!(context.replica.lock().state.directives().count(), 0);
+}
+
+/// The first to ask may have been refused by Raft; who asked last has removed the node.
+#[tokio::test]
+async fn whoever_ends_a_removal_that_was_begun_is_remembered() {
+    let node = testing::alone().await;
+    let context = node.context().unwrap();
+    for by in ["ada", "bob"] {
+        let given = Given::from(Some(v1::Directive { by: by.to_owned(), ..v1::Directive::default() }));
+        crate::formation::note_removal(&context, NodeId::new(7).unwrap(), Some(&given)).await.unwrap();
+    }
+    let local = context.replica.lock();
+    let names: Vec<&str> = local.state.directives().map(|directive| directive.by.as_str()).collect();
+    assert_eq!(names, ["ada", "bob"]);
 }
 
 #[tokio::test]

@@ -80,7 +80,10 @@ pub(crate) async fn note_removal(
         Some(given) => direct(Subject::Cluster, given, &what),
         None => Command::Clear { sessions: Vec::new() },
     };
-    let noted = context.propose(Some(request), vec![note], Some(term)).await?;
+    // A removal that somebody has begun, and that did not come to its end, is noted already. Whoever ends it has removed the node.
+    let begun = removal_is_noted(context, node);
+    let request = Some(request).filter(|_| !begun || given.is_none());
+    let noted = context.propose(request, vec![note], Some(term)).await?;
     noted.map(|_| ()).map_err(|refusal| refusal::to_failure(context, &refusal.why))
 }
 

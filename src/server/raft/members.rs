@@ -80,6 +80,15 @@ impl<A: Send + 'static> RaftNode<A> {
         inner.change(change, false, base).await.map(drop)
     }
 
+    /// The voter beside this one whose log is furthest.
+    ///
+    /// # Errors
+    /// [`MembersError::Invalid`]: there is no other.
+    pub fn heir(&self) -> Result<NodeId, MembersError> {
+        let heir = furthest_voter(self.inner()).and_then(|id| NodeId::new(id).ok());
+        heir.ok_or_else(|| MembersError::Invalid("there is no other voter to lead".to_owned()))
+    }
+
     /// Hands leadership to this voter, or to the one whose log is furthest, and returns who leads then.
     ///
     /// # Errors
@@ -93,8 +102,7 @@ impl<A: Send + 'static> RaftNode<A> {
                 Some((_, true)) => node,
                 _ => return Err(MembersError::Invalid(format!("{node} is not a voter"))),
             },
-            None => (furthest_voter(inner).and_then(|id| NodeId::new(id).ok()))
-                .ok_or_else(|| MembersError::Invalid("there is no other voter to lead".to_string()))?,
+            None => self.heir()?,
         };
         let mut status = inner.status.subscribe();
         let term = status.borrow().term;

@@ -157,7 +157,7 @@ fn the_lead_is_handed_over_when_asked_and_before_a_leader_ends() {
     assert!(second == to && second_term > term);
     let newest = cluster.acknowledged(&["directives"])[0].clone();
     let told = (&newest["by"], &newest["what"]);
-    assert_eq!(told, (&"ada".into(), &format!("hand the lead to node {to}").into()));
+    assert_eq!(told, (&"ada".into(), &format!("asked to hand the lead to node {to}").into()));
     let same = cluster.run(&["cluster", "transfer-leader", "--to", &to.to_string()]).done();
     assert_eq!((&same["result"], cluster.leader()), (&"unchanged".into(), (second, second_term)));
 
