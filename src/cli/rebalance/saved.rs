@@ -148,6 +148,10 @@ impl SavedPlan {
             return Err("its moves are not ascending by partition".to_owned());
         }
         let lineage: u64 = self.lineage.parse().map_err(|_| "lineage: it is no number".to_owned())?;
+        // On the wire 0 stands for none, and what is not named is not checked.
+        if lineage == 0 || self.revision == 0 {
+            return Err("lineage and revision: neither is 0".to_owned());
+        }
         let (revision, lineage) = (Some(Revision::new(self.revision)), Some(lineage));
         Ok((cluster, Proposal { keyspace, moves, undoes: None, revision, lineage }))
     }
@@ -263,6 +267,8 @@ mod tests {
             (with(&|plan| plan.moves[0].to = "w1".to_owned()), "moves[0]: from and to"),
             (with(&|plan| plan.moves[0].from = String::new()), "moves[0]: from"),
             (with(&|plan| plan.lineage = "-1".to_owned()), "lineage"),
+            (with(&|plan| plan.lineage = "0".to_owned()), "neither is 0"),
+            (with(&|plan| plan.revision = 0), "neither is 0"),
             (with(&|plan| plan.moves.reverse()), "ascending"),
         ] {
             let message = refused(&text);
