@@ -72,7 +72,9 @@ impl Context {
         let me = self.raft.status().borrow().node;
         let elsewhere = failure.leader().is_some_and(|leader| leader.node != me);
         let leaderless = matches!(failure.kind(), ErrorKind::NoLeader | ErrorKind::NotLeader) && !elsewhere;
-        match Removal::of(self, true).filter(|_| leaderless) {
+        // Looked at only then: followers answer most calls, and each look takes the replica's lock.
+        let removal = if leaderless { Removal::of(self, true) } else { None };
+        match removal {
             Some(removal) => Failure::no_member(removal, removal == Removal::Certain),
             None => failure,
         }

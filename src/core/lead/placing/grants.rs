@@ -1,6 +1,6 @@
 //! The grants of what has no owner.
 
-use super::resting::Freed;
+use super::resting::HowLost;
 use super::{ERROR_PACE, Placing};
 use crate::ids::{PartitionKey, SessionId};
 use crate::lead::brake::BRAKE_PACE;
@@ -108,7 +108,7 @@ struct Grants<'a> {
 impl Grants<'_> {
     /// Why nobody owns it, or why it is taken from its owner in this entry, as the history tells it. How it was `freed` is
     /// known when its last owner's session went on then: a setback may also be one of an owner before, or of a task before.
-    fn why(&self, partition: &Partition, to: SessionId, freed: Option<Freed>) -> GrantReason {
+    fn why(&self, partition: &Partition, to: SessionId, freed: Option<HowLost>) -> GrantReason {
         let Some(last) = partition.history().last() else {
             return if partition.born().is_some() { GrantReason::Split } else { GrantReason::First };
         };
@@ -120,14 +120,14 @@ impl Grants<'_> {
                 CoolingWhy::Hold if returns() => GrantReason::Returned,
                 CoolingWhy::Hold | CoolingWhy::Backoff => GrantReason::Vacated,
             },
-            Phase::Vacant if freed == Some(Freed::Taken) => GrantReason::Failover,
+            Phase::Vacant if freed == Some(HowLost::Taken) => GrantReason::Failover,
             Phase::Vacant if partition.setback().is_some() && freed.is_some() => GrantReason::Vacated,
             Phase::Vacant if self.lost.contains(&last.session) => GrantReason::Failover,
             Phase::Vacant => GrantReason::Vacated,
         }
     }
 
-    fn add(&mut self, key: PartitionKey, to: SessionId, freed: Option<Freed>) {
+    fn add(&mut self, key: PartitionKey, to: SessionId, freed: Option<HowLost>) {
         let found = self.state.keyspace(key.keyspace).zip(self.state.partition(key));
         let Some((keyspace, partition)) = found else { return };
         self.budget.granted(keyspace, key, self.now);

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 
 /// How partitions without an owner came to have none, where that owner's session went on.
 #[derive(Clone, Debug, Default, Hash)]
-pub(super) struct Resting(BTreeMap<PartitionKey, Freed>);
+pub(super) struct Resting(BTreeMap<PartitionKey, HowLost>);
 
 /// How a partition came to have no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Freed {
+pub(super) enum HowLost {
     /// Its owner gave it back then.
     Given(Instant),
     /// It was taken: at a drain's deadline, or by fence.
@@ -24,7 +24,8 @@ pub(super) enum Freed {
 }
 
 impl Resting {
-    /// What a new leader can tell: that what cools for a lock delay was taken.
+    /// What a new leader can tell: that what cools for a lock delay was taken. Of what is vacant, without a lock delay and because
+    /// nobody takes partitions, it cannot, and that waits as if it had been given back.
     pub(super) fn new(state: &State) -> Resting {
         let taken = |partition: &Partition| {
             let cools = matches!(partition.phase(), Phase::Cooling(c) if c.why == CoolingWhy::LockDelay);
@@ -32,17 +33,17 @@ impl Resting {
         };
         let partitions = state.keyspaces().flat_map(|keyspace| keyspace.keys().zip(keyspace.partitions()));
         let taken = partitions.filter(|(_, partition)| taken(partition));
-        Resting(taken.map(|(key, _)| (key, Freed::Taken)).collect())
+        Resting(taken.map(|(key, _)| (key, HowLost::Taken)).collect())
     }
 
     /// It was taken from its owner, whose session goes on. When that gave it back, this is said right after.
     pub(super) fn taken(&mut self, key: PartitionKey) {
-        self.0.insert(key, Freed::Taken);
+        self.0.insert(key, HowLost::Taken);
     }
 
     /// Its owner, whose session goes on, gave it back.
     pub(super) fn given_back(&mut self, key: PartitionKey, now: Instant) {
-        self.0.insert(key, Freed::Given(now));
+        self.0.insert(key, HowLost::Given(now));
     }
 
     /// It has an owner again.
@@ -56,7 +57,7 @@ impl Resting {
     }
 
     /// How its last owner came to have it no more, when that owner's session went on.
-    pub(super) fn how(&self, key: PartitionKey) -> Option<Freed> {
+    pub(super) fn how(&self, key: PartitionKey) -> Option<HowLost> {
         self.0.get(&key).copied()
     }
 
@@ -70,7 +71,7 @@ impl Resting {
     ) -> bool {
         let Some(setback) = gave_up(partition) else { return false };
         let for_all = setback.count >= 2 || takers < 2;
-        matches!(self.0.get(&key), Some(Freed::Given(since)) if for_all && now < *since + setback.backoff())
+        matches!(self.0.get(&key), Some(HowLost::Given(since)) if for_all && now < *since + setback.backoff())
     }
 
     /// A worker whose task returned by itself gets the partition again only after the back-off, and from the second time
@@ -90,8 +91,8 @@ impl Resting {
             return None;
         }
         let since = match self.0.get(&key) {
-            Some(Freed::Given(since)) => *since,
-            Some(Freed::Taken) => return None,
+            Some(HowLost::Given(since)) => *since,
+            Some(HowLost::Taken) => return None,
             None if lives => {
                 self.given_back(key, now);
                 now
