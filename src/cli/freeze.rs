@@ -5,9 +5,10 @@ use crate::exit::{Exit, Failed, Outcome};
 use crate::operator::{Sure, Who, planned, result};
 use crate::output::Output;
 use crate::partition::PartitionArg;
+use crate::settings::by;
 use crate::worker::known;
 use clap::{Args, Subcommand};
-use ringfence::admin::{Admin, PartitionChange, WorkerChange};
+use ringfence::admin::{Admin, Directive, PartitionChange, Settings, WorkerChange};
 use ringfence::ids::{KeyspaceName, WorkerId};
 use serde::Serialize;
 
@@ -28,6 +29,39 @@ pub(crate) struct FreezeArgs {
     pub(crate) common: Common,
     #[command(subcommand)]
     subject: Subject,
+}
+
+/// What keeps all planned moves of a keyspace from beginning: the freezes of the cluster and of the keyspace, a sentence each.
+pub(crate) fn of_all(settings: &Settings, keyspace: &KeyspaceName) -> Vec<String> {
+    let cluster = settings.cluster_frozen.as_ref().map(|given| frozen("the cluster", "cluster", given));
+    let of_it = settings.keyspaces_frozen.iter().find(|(name, _)| name == keyspace);
+    let of_it =
+        of_it.map(|(name, given)| frozen(&format!("keyspace {name}"), &format!("keyspace {name}"), given));
+    cluster.into_iter().chain(of_it).collect()
+}
+
+/// How many freezes of partitions and of workers a sentence has room for.
+const FEW: usize = 5;
+
+/// What keeps a split of a keyspace from going on, or may: the same, and the freezes of its partitions and of workers.
+pub(crate) fn of_a_split(settings: &Settings, keyspace: &KeyspaceName) -> Vec<String> {
+    let partitions = settings.partitions.iter().filter(|set| set.keyspace == *keyspace);
+    let partitions = partitions.filter_map(|set| {
+        let name = format!("partition {keyspace}/{}", set.partition.get());
+        set.frozen.as_ref().map(|given| frozen(&name, &name, given))
+    });
+    let workers = settings.workers.iter().filter_map(|set| {
+        let name = format!("worker {}", set.worker);
+        set.frozen.as_ref().map(|given| frozen(&name, &name, given))
+    });
+    let each: Vec<String> = partitions.chain(workers).collect();
+    let more = each.len().saturating_sub(FEW);
+    let more = (more > 0).then(|| format!("and {more} more partitions and workers (`ringfence settings`)"));
+    of_all(settings, keyspace).into_iter().chain(each.into_iter().take(FEW)).chain(more).collect()
+}
+
+fn frozen(name: &str, verb: &str, given: &Directive) -> String {
+    format!("{name} is frozen by {} (`ringfence unfreeze {verb}`)", by(given))
 }
 
 #[derive(Debug, Subcommand)]

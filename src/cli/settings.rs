@@ -134,9 +134,10 @@ pub(crate) async fn run_directives(args: DirectivesArgs) -> Outcome {
 
 /// Directives for people.
 pub(crate) fn directives_table(directives: &[Directive]) -> Table {
-    let mut table = Table::new(["WHEN", "BY", "WHAT", "WHY"]);
+    let mut table = Table::new(["NUMBER", "WHEN", "BY", "WHAT", "WHY"]);
     for directive in directives {
         table.row([
+            directive.at.get().to_string(),
             some_time(directive.unix_ms).unwrap_or_default(),
             directive.by.clone(),
             directive.what.clone(),
@@ -265,6 +266,7 @@ mod tests {
         assert_eq!(by(&forgotten()), "directive 40, long ago");
         let table = directives_table(&[directive(), forgotten()]).text();
         assert!(!table.contains('\u{1b}') && table.lines().count() == 3, "{table}");
+        assert!(table.lines().skip(1).all(|line| line.starts_with("40 ")), "{table}");
     }
 
     #[test]

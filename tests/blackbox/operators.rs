@@ -175,6 +175,19 @@ fn whoever_waits_for_a_split_that_another_cancels_is_told_so_and_gets_no_yes() {
     let cluster = Cluster::dev();
     cluster.create_keyspace(KEYSPACE, 12, "2s");
     assert_eq!(result(&cluster, &["freeze", "keyspace", KEYSPACE]), "changed");
+    let unfreeze = "ringfence unfreeze keyspace orders";
+    let dry = cluster.run(&["keyspace", "split", KEYSPACE, "--dry-run"]);
+    assert_eq!(dry.done()["result"], "planned");
+    assert!(dry.err.contains("the split would wait") && dry.err.contains(unfreeze), "{dry:?}");
+    let waited = cluster.run(&["keyspace", "split", KEYSPACE, "--yes", "--wait", "1s"]);
+    refused(&waited, 1, "timeout", unfreeze);
+    refused(&waited, 1, "timeout", "ringfence partition explain orders/0");
+    let explained = cluster.run(&["partition", "explain", "orders/0"]).done();
+    let holds = explained["holds"].to_string();
+    assert!(holds.contains("the split waits") && holds.contains(unfreeze), "{explained}");
+
+    assert_eq!(result(&cluster, &["keyspace", "split", KEYSPACE, "--cancel"]), "cancelled");
+
     let split = ["keyspace", "split", KEYSPACE, "--yes", "--wait", "30s"];
     let ran = std::thread::scope(|scope| {
         let waits = scope.spawn(|| cluster.run(&split));
@@ -185,6 +198,31 @@ fn whoever_waits_for_a_split_that_another_cancels_is_told_so_and_gets_no_yes() {
         waits.join().unwrap()
     });
     refused(&ran, 1, "refused", "somebody cancelled the split");
+}
+
+#[test]
+fn whoever_waits_for_a_drain_that_another_ends_is_told_so_at_once() {
+    let cluster = Cluster::dev();
+    let fleet = lopsided(&cluster);
+    assert_eq!(result(&cluster, &["freeze", "keyspace", KEYSPACE]), "changed");
+    let drain = ["worker", "drain", "w1", "--yes", "--wait", "30s"];
+    let ran = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| cluster.run(&drain));
+        wait_for("it is drained", || {
+            let shown = cluster.run(&["settings"]).done();
+            let workers = shown["workers"].as_array()?;
+            workers.iter().any(|set| set["worker"] == "w1" && set["drained"].is_object()).then_some(())
+        });
+        assert_eq!(result(&cluster, &["worker", "undrain", "w1"]), "changed");
+        waits.join().unwrap()
+    });
+    refused(&ran, 1, "refused", "somebody has undrained it");
+    assert_eq!(owned_by(&cluster, "w1"), 4);
+    // A slip of the pen drains nobody who is there.
+    let typo = cluster.run(&["worker", "drain", "w11", "--yes"]);
+    assert_eq!(typo.done()["result"], "changed");
+    assert!(typo.err.contains("no worker w11 is known"), "{typo:?}");
+    drop(fleet);
 }
 
 #[test]
@@ -339,7 +377,7 @@ fn f089_frozen_workers_repair_what_nobody_else_may_and_status_says_why_partition
     let down = told(&[("all_frozen", 4), ("no_workers", 3)]);
     let reason = down["reasons"][0].as_str().unwrap();
     assert!(reason.starts_with("7 partitions without an owner: 4 of them: all workers are frozen"), "{down}");
-    assert!(reason.contains("3 of them: there is no worker: start one"), "{down}");
+    assert!(reason.contains("3 of them: no worker serves the keyspace: start one"), "{down}");
     assert_eq!(status().code, 1);
     let screen = run(&cluster.endpoints, &["status"]);
     assert!(screen.out.contains("4 of them: all workers are frozen, and drained, cordoned"), "{screen:?}");

@@ -262,13 +262,14 @@ fn what_stands_in_the_way_of_a_plan_is_said_before_and_while_it_waits() {
     // The target was taken out, in two ways; both are named.
     assert_eq!(result(&cluster, &["worker", "drain", "w2", "--yes"]), "changed");
     assert_eq!(result(&cluster, &["worker", "cordon", "w2"]), "changed");
-    let told = dry();
-    let obstacle = &told["obstacles"][0];
-    assert_eq!((&obstacle["becomes"], &obstacle["moves"]), (&"passed_over".into(), &2.into()), "{told}");
-    let why = obstacle["why"].as_str().unwrap();
-    assert!(why.contains("undrain") && why.contains("uncordon"), "{told}");
-    let screen = crate::harness::run(&cluster.endpoints, &["rebalance", "apply", file, "--dry-run"]);
-    assert!(screen.out.starts_with("0 of 2 partitions") && screen.out.contains("passed over"), "{screen:?}");
+    // A plan of which nothing would be made takes the place of none that has moved something.
+    for how in [&["--dry-run"][..], &["--yes"], &["--yes", "--wait"]] {
+        let none = cluster.run(&[&["rebalance", "apply", file][..], how].concat());
+        refused(&none, 1, "refused", "undrain");
+        refused(&none, 1, "refused", "uncordon");
+        refused(&none, 1, "refused", "none of the 2 moves");
+    }
+    assert_eq!(cluster.run(&["rebalance", "status"]).done()["plans"], json!([]));
     let moved = cluster.run(&["partition", "move", &first, "--to", "w2"]);
     refused(&moved, 1, "refused", "undrain");
     refused(&moved, 1, "refused", "uncordon");
@@ -285,6 +286,8 @@ fn what_stands_in_the_way_of_a_plan_is_said_before_and_while_it_waits() {
     let obstacle = &told["obstacles"][0];
     assert_eq!((&obstacle["becomes"], &obstacle["moves"]), (&"passed_over".into(), &1.into()), "{told}");
     assert!(obstacle["why"].as_str().unwrap().contains("pinned to worker w1"), "{told}");
+    let screen = crate::harness::run(&cluster.endpoints, &["rebalance", "apply", file, "--dry-run"]);
+    assert!(screen.out.starts_with("1 of 2 partitions") && screen.out.contains("passed over"), "{screen:?}");
     assert_eq!(result(&cluster, &["partition", "unpin", &first]), "changed");
 
     // All of it is held, by somebody.
@@ -299,6 +302,12 @@ fn what_stands_in_the_way_of_a_plan_is_said_before_and_while_it_waits() {
             .all(|part| why.contains(part))
     };
     assert!(by_bob(obstacle["why"].as_str().unwrap()), "{told}");
+    // Planned now nothing would move, and that is no balance.
+    for how in ["--dry-run", "--yes"] {
+        let frozen = cluster.run(&["rebalance", "apply", "--keyspace", KEYSPACE, how]);
+        refused(&frozen, 1, "refused", "keyspace orders is frozen by bob");
+        refused(&frozen, 1, "refused", "ringfence unfreeze keyspace orders");
+    }
     let waited =
         cluster.run(&["rebalance", "apply", file, "--yes", "--wait", "--timeout", "2s", "--by", "ada"]);
     refused(&waited, 1, "timeout", "incident 42");

@@ -3,14 +3,16 @@
 use super::DoneShape;
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
+use crate::freeze;
 use crate::operator::{Progress, Sure, Who};
 use crate::output::Output;
 use crate::shape::KeyspaceShape;
-use crate::text::short;
+use crate::text::{plain, short};
 use clap::Args;
 use ringfence::ErrorKind;
 use ringfence::admin::{Admin, Keyspace, PartitionCount};
 use ringfence::ids::KeyspaceName;
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -73,6 +75,10 @@ pub(super) async fn run(common: &Common, args: SplitArgs) -> Outcome {
     }
     if who.dry_run {
         let keyspace = admin.can_split_keyspace(name.as_str(), from).await?;
+        for frozen in freeze::of_a_split(&admin.settings().await?, &name) {
+            // Whoever closed it does not want to hear it.
+            let _ = writeln!(io::stderr(), "note: the split would wait: {}", plain(&frozen));
+        }
         return show(
             output,
             "planned",
@@ -134,7 +140,7 @@ async fn until_it_is_whole(
     base: PartitionCount,
     limit: Duration,
 ) -> Result<Keyspace, Failed> {
-    let mut done = 0;
+    let (mut done, mut frozen) = (0, Vec::new());
     let mut progress = Progress::new();
     let looked = tokio::time::timeout(limit, async {
         loop {
@@ -143,7 +149,14 @@ async fn until_it_is_whole(
                 Ok((keyspace, true)) => return Err(taken_back(&keyspace)),
                 Ok((keyspace, false)) => {
                     done = keyspace.partitions.get().saturating_sub(base.get());
-                    progress.show(done.into(), base.get().into(), "partitions split");
+                    // The next look tells it, when this one cannot.
+                    if let Ok(settings) = admin.settings().await {
+                        frozen = freeze::of_a_split(&settings, name);
+                    }
+                    match &frozen[..] {
+                        [] => progress.show(done.into(), base.get().into(), "partitions split"),
+                        frozen => progress.hold(held(done, base, frozen)),
+                    }
                 }
                 // The next leader goes on with it.
                 Err(error) if error.is_retryable() => {}
@@ -154,12 +167,32 @@ async fn until_it_is_whole(
     });
     match looked.await {
         Ok(looked) => looked,
-        Err(_) => Err(Failed::timeout(format!(
-            "{done} of {base} partitions of keyspace {name} are split after {}; it goes on; `ringfence keyspace show {name}` \
-             says how far it is, and `ringfence partition show {name}/{done}` what the next one waits for",
-            short(limit)
-        ))),
+        Err(_) => Err(Failed::timeout(unfinished(name, done, base, &frozen, limit))),
     }
+}
+
+fn held(done: u32, base: PartitionCount, frozen: &[String]) -> String {
+    format!("{done}/{base} partitions split, and what is frozen holds it up: {}", frozen.join("; "))
+}
+
+/// How far it is after so long, and where to look.
+fn unfinished(
+    name: &KeyspaceName,
+    done: u32,
+    base: PartitionCount,
+    frozen: &[String],
+    limit: Duration,
+) -> String {
+    let frozen = match frozen {
+        [] => String::new(),
+        frozen => format!("; what is frozen holds it up: {}", frozen.join("; ")),
+    };
+    let next = done.min(base.get().saturating_sub(1));
+    format!(
+        "{done} of {base} partitions of keyspace {name} are split after {}{frozen}; it goes on; `ringfence keyspace show {name}` says \
+         how far it is, and `ringfence partition explain {name}/{next}` what the next one waits for",
+        short(limit)
+    )
 }
 
 /// The keyspace, and whether no split of it goes on and all of it has owners that are ready, or the split was cancelled.

@@ -5,9 +5,10 @@ use super::plan;
 use super::saved::SavedPlan;
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
+use crate::freeze;
 use crate::operator::{Progress, Sure, Who};
 use crate::text::{self, short};
-use ringfence::admin::{Admin, ApprovedMove, ApprovedPlan, MoveStep, PlanStage, Proposal};
+use ringfence::admin::{Admin, ApprovedMove, ApprovedPlan, MoveStep, Plan, PlanStage, Proposal};
 use ringfence::ids::{KeyspaceName, LogIndex, PartitionId, WorkerId};
 use ringfence::{Error, ErrorKind};
 use serde::Serialize;
@@ -161,11 +162,30 @@ pub(super) async fn apply(common: &Common, source: &Source, wait: bool, who: &Wh
             if !common.output().is_json() && io::stderr().is_terminal() {
                 eprintln!("{}", plan::text(&plan, None));
             }
+            if plan.moves.is_empty() {
+                because_of_a_freeze(&admin, &plan).await?;
+            }
             plan.proposal()?
         }
         (None, None) => return Err(Failed::usage("say which plan: a file, or --keyspace")),
     };
     put(common, &admin, &proposal, None, wait, who, sure).await
+}
+
+/// Where something would have to move and nothing is planned because all is frozen, that there is nothing to do is not so.
+async fn because_of_a_freeze(admin: &Admin, plan: &Plan) -> Result<(), Failed> {
+    if plan.obstacles.is_empty() {
+        return Ok(());
+    }
+    match freeze::of_all(&admin.settings().await?, &plan.keyspace) {
+        frozen if frozen.is_empty() => Ok(()),
+        frozen => Err(Failed::refused(format!(
+            "no move can be planned for keyspace {}: {}; what waits for that: {}",
+            plan.keyspace,
+            frozen.join("; "),
+            plan.obstacles.join("; ")
+        ))),
+    }
 }
 
 async fn from_file(admin: &Admin, file: &std::path::Path) -> Result<Proposal, Failed> {
@@ -299,6 +319,10 @@ async fn put(
     // By the judgement of the approval itself: what that refuses is not worth a question, and refused here.
     let obstacles: Vec<HindranceShape> =
         admin.check_proposal(proposal).await?.iter().map(Into::into).collect();
+    // It would move nothing, and push out a plan that did: few are remembered, and only those can be undone.
+    if hindrances::passed_over(&obstacles) >= proposal.moves.len() {
+        return Err(hindrances::none_is_made(&obstacles, proposal.moves.len()));
+    }
     let warning = not_for_long(admin, proposal).await?;
     if let Some(warning) = &warning {
         // Whoever closed it does not want to hear it.

@@ -1,5 +1,6 @@
 //! What stands in the way of moves that are to be approved: they would be passed over, or wait.
 
+use crate::exit::Failed;
 use crate::text::plain;
 use ringfence::admin::Hindrance;
 use serde::Serialize;
@@ -24,6 +25,16 @@ impl From<&Hindrance> for HindranceShape {
 /// How many moves would be passed over.
 pub(super) fn passed_over(all: &[HindranceShape]) -> usize {
     all.iter().filter(|one| one.becomes == "passed_over").map(|one| one.moves).sum()
+}
+
+/// Why moves are not put to the coordinator of which none would be made.
+pub(super) fn none_is_made(all: &[HindranceShape], moves: usize) -> Failed {
+    let why: Vec<String> =
+        all.iter().map(|HindranceShape { moves, why, .. }| format!("{moves}: {why}")).collect();
+    Failed::refused(format!(
+        "none of the {moves} moves would be made, all would be passed over; nothing was approved: {}",
+        why.join("; ")
+    ))
 }
 
 /// A line for each.
@@ -51,6 +62,16 @@ mod tests {
     fn two() -> [HindranceShape; 2] {
         let of = |becomes, moves, why: &str| HindranceShape { becomes, moves, why: why.to_owned() };
         [of("waits", 3, "keyspace orders is frozen"), of("passed_over", 1, "worker w2 is drained\u{1b}[2J")]
+    }
+
+    #[test]
+    fn what_keeps_all_of_the_moves_is_told_whole() {
+        let Failed::Error { code, message, .. } = none_is_made(&two()[1..], 1) else { panic!() };
+        assert_eq!(code, "refused");
+        assert!(
+            message.contains("none of the 1 moves") && message.contains("1: worker w2 is drained"),
+            "{message}"
+        );
     }
 
     #[test]

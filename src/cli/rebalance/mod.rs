@@ -150,8 +150,12 @@ Example:
 
 /// `330`, and `i330` as logs write an index.
 fn plan_number(text: &str) -> Result<u64, String> {
-    let number = text.strip_prefix('i').unwrap_or(text);
-    number.parse().map_err(|_| "a plan is named by its number, such as 330".to_owned())
+    let number = text.strip_prefix(['i', 'I']).unwrap_or(text);
+    // A sign is no part of a number that names something.
+    let number = Some(number).filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    number
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(|| "a plan is named by its number, such as 330".to_owned())
 }
 
 /// Runs `ringfence rebalance`.
@@ -183,7 +187,8 @@ mod tests {
     #[test]
     fn a_plan_is_named_by_its_number_with_or_without_the_letter_of_an_index() {
         assert_eq!((plan_number("330"), plan_number("i330")), (Ok(330), Ok(330)));
-        for bad in ["", "i", "ii3", "-1", "p3", "330i"] {
+        assert_eq!(plan_number("I330"), Ok(330), "a telephone writes it so");
+        for bad in ["", "i", "ii3", "-1", "p3", "330i", "+12", "i+12"] {
             assert!(plan_number(bad).unwrap_err().contains("such as 330"), "{bad}");
         }
     }

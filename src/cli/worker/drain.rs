@@ -8,6 +8,7 @@ use crate::operator::{Progress, Sure, Who, planned, result};
 use crate::text::short;
 use ringfence::admin::{Admin, WorkerChange, WorkerDetail};
 use ringfence::ids::WorkerId;
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -49,6 +50,10 @@ pub(super) async fn drain(
         output.show(&shape, || shape.sentence())?;
         return Ok(Exit::Done);
     }
+    if before.is_none() {
+        // Whoever closed it does not want to hear it.
+        let _ = writeln!(io::stderr(), "note: {}", nobody(worker));
+    }
     if would {
         sure.ask(&question(worker, before.as_ref(), until_join))?;
     }
@@ -63,6 +68,14 @@ pub(super) async fn drain(
     let shape = SetShape::new(result, worker, detail.as_ref());
     output.changed(result, &shape, || shape.sentence())?;
     Ok(Exit::Done)
+}
+
+/// A name with a slip of the pen in it is a worker that nobody has seen, and may be stopped at once.
+fn nobody(worker: &WorkerId) -> String {
+    format!(
+        "no worker {worker} is known: this drains one that joins under that name; `ringfence worker list` has the names of those that \
+         are there"
+    )
 }
 
 fn question(worker: &WorkerId, detail: Option<&WorkerDetail>, until_join: bool) -> String {
@@ -90,6 +103,7 @@ async fn until_it_may_stop(
         loop {
             match admin.worker(worker).await {
                 Ok(detail) if detail.may_stop() => return Ok(detail),
+                Ok(detail) if detail.settings.drain().is_none() => return Err(undrained(worker)),
                 Ok(detail) => {
                     let gone = all.saturating_sub(detail.partitions);
                     progress.show(gone.into(), all.into(), "partitions gone");
@@ -108,17 +122,19 @@ async fn until_it_may_stop(
     }
 }
 
+/// What was waited for does not come any more.
+fn undrained(worker: &WorkerId) -> Failed {
+    Failed::refused(format!(
+        "worker {worker} is not drained any more: it has joined again, or somebody has undrained it; see `ringfence worker history \
+         {worker}` and `ringfence directives`"
+    ))
+}
+
 /// What is left after so long, and where to look.
 fn left(worker: &WorkerId, last: Option<&WorkerDetail>, limit: Duration) -> String {
     let after = short(limit);
     match last {
         None => format!("worker {worker} is drained, and could not be looked at within {after}"),
-        Some(detail) if detail.settings.drain().is_none() => {
-            format!(
-                "worker {worker} is not drained any more: it has joined again, or somebody has undrained it; see \
-                 `ringfence worker history {worker}`"
-            )
-        }
         Some(detail) => format!(
             "worker {worker} still holds {} partitions, and {} are on their way to it, after {after}; it stays drained; \
              `ringfence rebalance plan` and `ringfence settings` say what keeps them",

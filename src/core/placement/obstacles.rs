@@ -119,7 +119,7 @@ impl Unplaced {
 impl fmt::Display for Unplaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unplaced::NoWorkers => "there is no worker: start one",
+            Unplaced::NoWorkers => "no worker serves the keyspace: start one, and restart those that joined before it was created",
             Unplaced::AllCordoned => "all workers are cordoned: uncordon one, or start another",
             Unplaced::AllAway => "all workers are suspected, without a connection or leaving: wait, or start another",
             Unplaced::AllDrained => "all workers are drained: end a drain, or start another",

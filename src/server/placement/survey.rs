@@ -13,10 +13,10 @@ use ringfence_api::convert::{InvalidField, Partition, balance_by_to_wire, checke
 use ringfence_api::v1;
 use ringfence_api::v1::plan_response::Piece;
 use ringfence_api::v1::what_if::{Add, Change, Weigh};
-use ringfence_core::ids::{Epoch, KeyspaceId, PartitionId, Term, WorkerId};
+use ringfence_core::ids::{Epoch, KeyspaceId, PartitionId, PartitionKey, Term, WorkerId};
 use ringfence_core::lead::{MAX_COMMANDS, Ownerless, PinTrouble, Stays, Survey, Unfit, WhatIf};
 use ringfence_core::placement::{Because, Plan, PlannedMove, Weight};
-use ringfence_core::state::MAX_LABELS;
+use ringfence_core::state::{MAX_LABELS, Partition as Owned, State, Subject};
 use std::collections::BTreeMap;
 
 /// How many sentences about what could not be done are sent.
@@ -96,6 +96,7 @@ pub(super) async fn explain(
         let load = local.leadership.as_ref().and_then(|led| led.loads.measured(key));
         let partition = partition.map(|read| Partition { load, ..read });
         let waits = state.keyspace(key.keyspace).and_then(words::balancing_waits);
+        let split_waits = split_waits(state, key);
         // Checked by the survey.
         let led = local.leadership.as_ref();
         let whole = whose::frozen_whole(key.keyspace, state);
@@ -112,8 +113,9 @@ pub(super) async fn explain(
             (worker, all)
         });
         let unfit: BTreeMap<WorkerId, Vec<Unfit>> = unfit.filter(|(_, all)| !all.is_empty()).collect();
-        (survey, partition, bearing_on(state, key), waits, seen.unwrap_or_default(), unfit)
+        (survey, partition, bearing_on(state, key), (waits, split_waits), seen.unwrap_or_default(), unfit)
     };
+    let (waits, split_waits) = waits;
     let explained = survey.explain(number).map_err(cannot)?;
     let cooling = partition.as_ref().map(|partition| partition.cooling.clone());
     let target = partition.as_ref().and_then(|partition| partition.moving.clone()).map(|(to, _)| to);
@@ -145,6 +147,7 @@ pub(super) async fn explain(
     if explained.planned.is_some_and(|planned| planned.reason.is_balance()) {
         holds.extend(waits.map(str::to_owned));
     }
+    holds.extend(split_waits);
     Ok(v1::ExplainResponse {
         partition: partition.map(v1::Partition::from),
         home: explained.home.map_or(String::new(), |home| survey.name(home).to_string()),
@@ -159,6 +162,24 @@ pub(super) async fn explain(
             .map_or(String::new(), |(_, source)| words::source(source).to_owned()),
         pin: seen.pin.as_ref().map_or(String::new(), |(worker, _)| worker.to_string()),
     })
+}
+
+/// What keeps a partition from being split whose turn it is, a sentence: what is frozen of it, its owner, its keyspace and the
+/// cluster.
+fn split_waits(state: &State, key: PartitionKey) -> Option<String> {
+    let keyspace = state.keyspace(key.keyspace)?;
+    keyspace.next_to_split().filter(|next| *next == key.partition)?;
+    let own = keyspace.settings().get(&key.partition).and_then(|set| set.frozen);
+    let owner = state.partition(key).and_then(Owned::owner).and_then(|owner| state.session(owner));
+    let owner = owner.map(|owner| owner.worker().clone());
+    let owner =
+        owner.filter(|owner| state.worker_settings().get(owner).is_some_and(|set| set.frozen.is_some()));
+    let frozen = whose::frozen_whole(key.keyspace, state)
+        .into_iter()
+        .chain(own.map(|_| Subject::Partition(key)))
+        .chain(owner.map(Subject::Worker));
+    let frozen: Vec<String> = frozen.map(|what| whose::frozen(&what, state)).collect();
+    (!frozen.is_empty()).then(|| format!("it is split next, and the split waits: {}", frozen.join("; ")))
 }
 
 /// What the leader knows of a partition beside what a plan sees.
