@@ -55,7 +55,7 @@ struct FilesArgs {
     /// The folder; it has to be there
     #[arg(long, env = "RINGFENCE_GATEWAY_DIR", value_name = "DIR")]
     dir: PathBuf,
-    /// The cluster whose tokens are taken; the folder stays with it
+    /// The id of the cluster whose tokens are taken, as `ringfence cluster status` prints it; the folder stays with it
     #[arg(long, env = "RINGFENCE_GATEWAY_CLUSTER", value_name = "NAME", value_parser = ClusterId::new)]
     cluster: ClusterId,
     /// The address to listen on; port 0 takes a free one
