@@ -82,11 +82,8 @@ impl EtcdError {
             | code::OUT_OF_RANGE
             | code::UNIMPLEMENTED => EtcdError::Never(shown(message)),
             code::UNAUTHENTICATED => EtcdError::NothingHappened(said()),
-            code::RESOURCE_EXHAUSTED
-                if etcd == "too many requests" || etcd.contains("database space exceeded") =>
-            {
-                EtcdError::NothingHappened(said())
-            }
+            // Not "database space exceeded": a member whose quota is used up applies the transaction and says so afterwards.
+            code::RESOURCE_EXHAUSTED if etcd == "too many requests" => EtcdError::NothingHappened(said()),
             code::UNAVAILABLE if etcd == "no leader" || etcd.contains("not supported for learner") => {
                 EtcdError::NothingHappened(said())
             }
@@ -118,7 +115,7 @@ mod tests {
     fn t21_what_etcd_refused_before_it_proposed_is_busy_and_what_may_be_in_the_log_is_unknown() {
         for (number, message, expected) in [
             (8, "etcdserver: too many requests", FenceErrorKind::Busy),
-            (8, "etcdserver: mvcc: database space exceeded", FenceErrorKind::Busy),
+            (8, "etcdserver: mvcc: database space exceeded", FenceErrorKind::Store),
             (14, "etcdserver: no leader", FenceErrorKind::Busy),
             (16, "etcdserver: invalid auth token", FenceErrorKind::Busy),
             (3, "etcdserver: revision of auth store is old", FenceErrorKind::Busy),

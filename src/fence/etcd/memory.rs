@@ -62,10 +62,11 @@ impl Memory {
 
     /// Whether a store that is bound so has to be given a new incarnation first.
     pub(super) fn must_be_reborn(&self, header: Header, binding: &Binding) -> bool {
-        // Who was bound to nothing yet has nothing to forget.
+        // Who was bound to nothing yet has nothing to forget. Only one that is higher than any known was counted up by somebody
+        // else since: the same copy, restored once more, has a lower one.
         let known = self.binding.as_ref();
-        let as_it_was = known.is_some_and(|known| known.incarnation == binding.incarnation);
-        header.cluster_id != binding.etcd || (self.went_back && as_it_was)
+        let not_counted_up = known.is_some_and(|known| known.incarnation >= binding.incarnation);
+        header.cluster_id != binding.etcd || (self.went_back && not_counted_up)
     }
 
     /// Remembers how the store is bound; the rows belong to one incarnation.
@@ -141,5 +142,9 @@ mod tests {
         assert!(!memory.must_be_reborn(header(1, 9), &bound(1, 2)));
         memory.bound(bound(1, 2));
         assert!(!memory.must_be_reborn(header(1, 9), &bound(1, 2)));
+        // The same copy once more: it is of before it was reborn.
+        memory.note(9, &reply(1, 8));
+        assert!(memory.must_be_reborn(header(1, 8), &bound(1, 1)));
+        assert!(!memory.must_be_reborn(header(1, 8), &bound(1, 3)));
     }
 }

@@ -448,8 +448,10 @@ impl EtcdFence {
         id: u64,
     ) -> Result<bool, FenceError> {
         let key = self.keys.binding();
-        let next =
-            Binding { cluster: binding.cluster.clone(), etcd: id, incarnation: binding.incarnation + 1 };
+        // Above all that this process knows of, too: rows of an incarnation that was lost may come back with a later copy.
+        let known = self.memory().binding().map_or(0, |known| known.incarnation);
+        let incarnation = known.max(binding.incarnation) + 1;
+        let next = Binding { cluster: binding.cluster.clone(), etcd: id, incarnation };
         let txn = Txn::new().when(Compare::value_is(key.clone(), binding.text())).put(key, next.text());
         Ok(etcd.txn(txn).await.map_err(|e| e.into_fence(doing))?.succeeded)
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, Uri};
 use ringfence_core::ids::{Epoch, Scope};
+use std::cmp::Ordering;
 use std::fmt;
 use tower_service::Service;
 
@@ -74,8 +75,9 @@ impl<S, B> RemoteFence<S, B> {
 /// What an answer says of the raise of this token.
 fn judge<R>(token: &FencingToken, answer: &Response<R>) -> Result<(), FenceError> {
     if let Some(refusal) = Refusal::from_headers(answer.headers()) {
-        // A refusal of somebody else's token says nothing about this one.
-        return match refusal.token().filter(|refused| *refused != token) {
+        // A refusal of somebody else's token says nothing about this one. A header has no session, so that is not compared.
+        let same = |refused: &FencingToken| refused.order(token) == Some(Ordering::Equal);
+        return match refusal.token().filter(|refused| !same(refused)) {
             None => Err(refusal.to_fence_error()),
             Some(other) => Err(failed(format!("the service refused {other}, which was not sent"))),
         };

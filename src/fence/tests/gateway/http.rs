@@ -4,6 +4,7 @@ use crate::subject::{cluster, opened, token};
 use axum::body::Body;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
+use ringfence_core::ids::SessionId;
 use ringfence_fence::gateway::{FileGateway, FileService, GatewayOptions, front};
 use ringfence_fence::service::{FencedService, Reason, Refusal, RemoteFence};
 use ringfence_fence::{Fence, FenceErrorKind, header};
@@ -87,8 +88,9 @@ fn c03_f009_a_replaced_owner_is_refused_over_http_with_both_epochs_and_the_file_
         "http://files/.ringfence/raise".parse().unwrap(),
     );
     // As an owner's SDK raises what it declared.
-    RUNTIME.block_on(remote.raise(&token("prod/orders/17@34"))).unwrap();
-    let late = RUNTIME.block_on(remote.raise(&token("prod/orders/17@33"))).unwrap_err();
+    let of = |text: &str, session| token(text).held_by(SessionId::new(session).unwrap());
+    RUNTIME.block_on(remote.raise(&of("prod/orders/17@34", 2))).unwrap();
+    let late = RUNTIME.block_on(remote.raise(&of("prod/orders/17@33", 1))).unwrap_err();
     assert_eq!(late.kind(), FenceErrorKind::Fenced);
     for method in ["PUT", "POST", "DELETE", "GET"] {
         let late = ask(&front, method, FILE, OWN, "late");

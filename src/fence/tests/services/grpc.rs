@@ -2,6 +2,7 @@
 
 use crate::subject::{RUNTIME, cluster, token};
 use prost::Message;
+use ringfence_core::ids::SessionId;
 use ringfence_fence::service::{
     FenceBody, FenceLayer, FencedService, Presented, Reason, Refusal, RemoteFence, Routes, StampLayer,
     StampedService, Stamps,
@@ -253,7 +254,8 @@ fn t04_over_grpc_a_service_is_raised_like_any_declared_fence() {
         let world = world().await;
         let uri = "http://ledger/test.v1.Ledger/Open".parse().unwrap();
         let remote = RemoteFence::tonic(world.channel.clone(), uri);
-        let (old, new) = (token("prod/orders/17@33"), token("prod/orders/17@34"));
+        let of = |text: &str, session| token(text).held_by(SessionId::new(session).unwrap());
+        let (old, new) = (of("prod/orders/17@33", 1), of("prod/orders/17@34", 2));
         remote.raise(&new).await.unwrap();
         assert_eq!(remote.raise(&old).await.unwrap_err().kind(), FenceErrorKind::Fenced);
         assert_eq!(world.fence.highest(new.scope()), Some(new.epoch()));

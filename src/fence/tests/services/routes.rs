@@ -2,7 +2,7 @@
 
 use crate::subject::{Body, RUNTIME, cluster, token};
 use http::{Method, Request, Response, StatusCode};
-use ringfence_core::ids::{ClusterId, Epoch, Scope};
+use ringfence_core::ids::{ClusterId, Epoch, Scope, SessionId};
 use ringfence_fence::service::{
     CallFence, FenceLayer, HoldLayer, Presented, Reason, Refusal, RemoteFence, Routes, ServiceFence, Stamps,
 };
@@ -106,8 +106,10 @@ fn t04_an_owner_raises_a_service_before_it_reads_and_a_service_without_a_fence_d
     let guarded = FenceLayer::new(fence.clone()).routes(routes()).layer(service_fn(tell));
     let calls = CallFence::new(MemoryFence::new(cluster("prod")));
     let held = HoldLayer::new(calls.clone()).routes(routes()).layer(service_fn(tell));
-    let (old, new) = (token("prod/orders/17@33"), token("prod/orders/17@34"));
-    let foreign = token("test/orders/17@99");
+    // As the SDK's tokens do, these name their session, which a refusal's header does not.
+    let of = |text: &str, session| token(text).held_by(SessionId::new(session).unwrap());
+    let (old, new) = (of("prod/orders/17@33", 1), of("prod/orders/17@34", 2));
+    let foreign = of("test/orders/17@99", 3);
     fn raise(fence: &dyn Fence, token: &FencingToken) -> Result<(), FenceError> {
         RUNTIME.block_on(fence.raise(token))
     }
