@@ -43,6 +43,8 @@
 //! - **The manifest is never deleted**, nor is the binding (`ringfence.json`): no lifecycle rule, no clean-up by age, no
 //!   expiry may reach them, and in a bucket with versions no delete marker. A manifest that is gone accepts nobody, but
 //!   whoever raises first makes it anew. Restoring an old version takes fence and data back together.
+//!   A chain ([`ObjectOptions::by_creating`]) is restored by creating the next number with the old content, never by deleting
+//!   links: a put on its way would find its number free again, and could undo a later raise.
 //!
 //! A write over several scopes needs them in one manifest: [`ObjectOptions::together`].
 //!
