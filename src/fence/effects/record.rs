@@ -27,7 +27,8 @@ pub enum Delivery {
     /// It keeps them for a time, which its documentation says. Whoever recovers later than that has to hold
     /// ([`Outcome::Hold`]) what was sent before, or it happens twice.
     Keyed {
-        /// How often it is sent at most, the first time included. At least 1.
+        /// How often it is claimed at most before one whose outcome is unknown is held, the first time included. At least 1.
+        /// What is known not to have been sent is sent however often it was claimed.
         attempts: u32,
     },
     /// It keeps none. A call whose outcome is unknown *may have happened once*: it is held for a person, and never sent a
@@ -80,6 +81,8 @@ pub struct Record {
     epoch: Option<Epoch>,
     payload: String,
     outcome: String,
+    /// Of a claim only, and not stored: whether it came after a call that may have happened.
+    after_a_call: bool,
 }
 
 impl Record {
@@ -93,7 +96,7 @@ impl Record {
         payload: String,
         outcome: String,
     ) -> Record {
-        Record { key, scope, state, attempts, epoch, payload, outcome }
+        Record { key, scope, state, attempts, epoch, payload, outcome, after_a_call: false }
     }
 
     /// The key that the other side gets.
@@ -111,7 +114,7 @@ impl Record {
         self.state
     }
 
-    /// How often it was sent, or was about to be.
+    /// How often it was claimed. It never goes down: with the epoch it is what a call is known by.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -159,14 +162,14 @@ impl Sending {
         &self.record.payload
     }
 
-    /// The how many-th call this is, from 1.
+    /// The how many-th claim this is, from 1.
     pub fn attempt(&self) -> u32 {
         self.record.attempts
     }
 
     /// Whether an earlier call may have had its effect.
     pub fn may_have_happened(&self) -> bool {
-        self.record.attempts > 1
+        self.record.after_a_call
     }
 }
 
@@ -190,7 +193,7 @@ pub enum Outcome<'a> {
 pub enum Resolution<'a> {
     /// It has happened.
     Happened(&'a str),
-    /// It has not happened, and whoever sent it cannot send it any more: send it, counting from one again.
+    /// It has not happened, and whoever sent it cannot send it any more: send it.
     SendAgain,
     /// It has not happened and is not wanted any more.
     GiveUp(&'a str),
@@ -225,6 +228,7 @@ pub fn intend(
             epoch: None,
             payload: payload.to_owned(),
             outcome: String::new(),
+            after_a_call: false,
         })),
     }
 }
@@ -239,18 +243,16 @@ pub fn claim(
     delivery: Delivery,
 ) -> Result<(Record, bool), EffectError> {
     of_its_owner(&record, token)?;
-    let limit = match delivery {
-        Delivery::Keyed { attempts } => attempts.max(1),
-        Delivery::Unkeyed if mutant!("unkeyed-effect-sent-again") => 3,
-        Delivery::Unkeyed => 1,
+    // Whether a call that may have happened is sent again. One that was never sent is sent however high the count is.
+    let again = match delivery {
+        Delivery::Keyed { attempts } => record.attempts < attempts,
+        Delivery::Unkeyed => mutant!("unkeyed-effect-sent-again") && record.attempts < 3,
     };
     match record.state {
         State::Done | State::Refused | State::Held => Ok((record, false)),
-        State::Intended => Ok((sent_by(record, token, 1), true)),
-        State::Sending if record.attempts < limit => {
-            let attempt = record.attempts + 1;
-            Ok((sent_by(record, token, attempt), true))
-        }
+        State::Intended if record.attempts < u32::MAX => Ok((sent_by(record, token), true)),
+        State::Intended => Ok((held(record, "it was claimed as often as can be counted"), false)),
+        State::Sending if again => Ok((sent_by(record, token), true)),
         State::Sending => {
             let why = match delivery {
                 Delivery::Unkeyed => "it may have happened once; the other side keeps no keys",
@@ -290,8 +292,10 @@ pub fn settle(
         Outcome::Hold(why) => held(record, why),
         Outcome::Unknown(why) if delivery == Delivery::Unkeyed => held(record, why),
         Outcome::Unknown(why) => Record { outcome: cut(why), ..record },
-        Outcome::NotSent if record.attempts > 1 => Record { attempts: record.attempts - 1, ..record },
-        Outcome::NotSent => Record { state: State::Intended, attempts: 0, ..record },
+        // A call is known by its epoch and its number, so no number comes twice. Where it is not the first, one before it may
+        // have happened.
+        Outcome::NotSent if sending.record.after_a_call => record,
+        Outcome::NotSent => Record { state: State::Intended, ..record },
     })
 }
 
@@ -311,7 +315,7 @@ pub fn resolve(
     Ok(match resolution {
         Resolution::Happened(text) => ended(record, State::Done, text),
         Resolution::GiveUp(text) => ended(record, State::Refused, text),
-        Resolution::SendAgain => Record { state: State::Intended, attempts: 0, ..record },
+        Resolution::SendAgain => Record { state: State::Intended, ..record },
     })
 }
 
@@ -334,8 +338,9 @@ fn of_its_owner(record: &Record, token: &FencingToken) -> Result<(), EffectError
     }
 }
 
-fn sent_by(record: Record, token: &FencingToken, attempts: u32) -> Record {
-    Record { state: State::Sending, attempts, epoch: Some(token.epoch()), ..record }
+fn sent_by(record: Record, token: &FencingToken) -> Record {
+    let (attempts, after_a_call) = (record.attempts + 1, record.state == State::Sending);
+    Record { state: State::Sending, attempts, epoch: Some(token.epoch()), after_a_call, ..record }
 }
 
 fn held(record: Record, why: &str) -> Record {
