@@ -63,13 +63,7 @@ impl Heads {
     async fn read_newest(&self, place: &Place) -> Result<Option<Head>, FenceError> {
         for _ in 0..LISTS {
             let folders = self.list(&place.chain()).await?.common_prefixes;
-            let Some(folder) = folders.iter().filter_map(|f| Some((folder_number(f)?, f))).max() else {
-                return Ok(None);
-            };
-            let links = self.list(folder.1).await?.objects;
-            let Some(number) = links.iter().filter_map(|link| link_number(&link.location)).max() else {
-                continue;
-            };
+            let Some(number) = self.highest_link(&folders).await? else { return Ok(None) };
             // A list that is behind shows one that was shrunk since.
             if let Some(head) = self.read_one(&place.link(number)).await? {
                 if head.manifest.number != number {
@@ -82,6 +76,20 @@ impl Heads {
             }
         }
         Err(FenceError::busy("reading the manifest", StaleList))
+    }
+
+    /// The number of the newest link. A writer to a local folder that dies between making a folder and its first link leaves
+    /// it empty, so that one is passed over; a link is never deleted, so no other folder is empty.
+    async fn highest_link(&self, folders: &[Path]) -> Result<Option<u64>, FenceError> {
+        let mut folders: Vec<_> = folders.iter().filter_map(|f| Some((folder_number(f)?, f))).collect();
+        folders.sort_unstable();
+        for (_, folder) in folders.into_iter().rev() {
+            let links = self.list(folder).await?.objects;
+            if let Some(number) = links.iter().filter_map(|link| link_number(&link.location)).max() {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
     }
 
     async fn list(&self, folder: &Path) -> Result<object_store::ListResult, FenceError> {

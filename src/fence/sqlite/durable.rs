@@ -24,15 +24,22 @@ pub(super) fn durably<T, E: From<FenceError>>(
     Ok(answer)
 }
 
-/// Refuses a connection under which a power cut can destroy the database, fence and all.
+/// Refuses a connection under which a power cut, or a journal in memory that dies with the process, can destroy the
+/// database, fence and all.
 ///
 /// # Errors
 /// [`FenceError::NotDurable`].
 pub(super) fn refuse_off(conn: &Connection) -> Result<(), FenceError> {
-    if synchronous(conn)? == OFF && !is_in_memory(conn) {
+    if is_in_memory(conn) {
+        return Ok(());
+    }
+    if synchronous(conn)? == OFF {
         return Err(refused_off());
     }
-    Ok(())
+    let journal: String = conn
+        .pragma_query_value(Some("main"), "journal_mode", |row| row.get(0))
+        .map_err(failed("reading the journal mode"))?;
+    journal_is_not_durable(&journal).map_or(Ok(()), Err)
 }
 
 /// The connection at `synchronous = EXTRA`; the setting it had comes back when this is dropped.
@@ -49,12 +56,6 @@ impl<'a> Lifted<'a> {
             return Ok(lifted);
         }
         refuse_off(conn)?;
-        let journal: String = conn
-            .pragma_query_value(Some("main"), "journal_mode", |row| row.get(0))
-            .map_err(failed("reading the journal mode"))?;
-        if let Some(error) = journal_is_not_durable(&journal) {
-            return Err(error);
-        }
         if before < EXTRA && !mutant!("raise-not-durable") {
             conn.pragma_update(Some("main"), "synchronous", EXTRA)
                 .map_err(failed("making the raise durable"))?;

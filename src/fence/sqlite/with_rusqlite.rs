@@ -75,7 +75,7 @@ impl SqliteFence {
     ///
     /// # Errors
     /// As [`HighWater::check`]; [`FenceError::WrongCluster`], [`FenceError::NotInstalled`], [`FenceError::Corrupt`],
-    /// [`FenceError::NotDurable`] when `synchronous` is `OFF`, [`FenceError::Busy`] and [`FenceError::Store`].
+    /// [`FenceError::NotDurable`] as for a raise, [`FenceError::Busy`] and [`FenceError::Store`].
     pub fn check(&self, tx: &Transaction<'_>, token: &FencingToken) -> Result<(), FenceError> {
         self.check_all(tx, std::slice::from_ref(token))
     }

@@ -127,7 +127,7 @@ impl SqlxFence {
     ///
     /// # Errors
     /// As [`HighWater::check`]; [`FenceError::WrongCluster`], [`FenceError::NotInstalled`], [`FenceError::Corrupt`],
-    /// [`FenceError::NotDurable`] when `synchronous` is `OFF`, [`FenceError::Busy`] and [`FenceError::Store`].
+    /// [`FenceError::NotDurable`] as for a raise, [`FenceError::Busy`] and [`FenceError::Store`].
     pub async fn check(
         &self,
         tx: &mut Transaction<'_, Sqlite>,
@@ -300,9 +300,10 @@ async fn is_in_memory(conn: &mut SqliteConnection) -> Result<bool, FenceError> {
     Ok(setting::<String>(conn, file).await?.is_empty())
 }
 
-static LOCK_AND_READ: LazyLock<String> = LazyLock::new(|| format!("{LOCK}; PRAGMA main.synchronous; {READ}"));
+static LOCK_AND_READ: LazyLock<String> =
+    LazyLock::new(|| format!("{LOCK}; PRAGMA main.synchronous; PRAGMA main.journal_mode; {READ}"));
 
-/// Takes the write lock, and reads the setting of durability and the scope's row: what nearly every check asks, in one go,
+/// Takes the write lock, and reads the settings of durability and the scope's row: what nearly every check asks, in one go,
 /// because each statement of sqlx is a way to another thread and back.
 async fn lock_and_read(tx: &mut Transaction<'_, Sqlite>, scope: &Scope) -> Result<Read, FenceError> {
     let doing = "locking the fence";
@@ -312,10 +313,17 @@ async fn lock_and_read(tx: &mut Transaction<'_, Sqlite>, scope: &Scope) -> Resul
         Some(row) => row.try_get(0).map_err(failed_in_sqlx(doing))?,
         None => OFF,
     };
-    if synchronous == OFF && !is_in_memory(tx).await? {
-        return Err(refused_off());
+    let journal: String = match rows.get(1) {
+        Some(row) => row.try_get(0).map_err(failed_in_sqlx(doing))?,
+        None => "off".into(),
+    };
+    let refused = if synchronous == OFF { Some(refused_off()) } else { journal_is_not_durable(&journal) };
+    if let Some(error) = refused
+        && !is_in_memory(tx).await?
+    {
+        return Err(error);
     }
-    rows.get(1).map_or_else(|| Err(Read::nothing()), |row| decode(scope, row))
+    rows.get(2).map_or_else(|| Err(Read::nothing()), |row| decode(scope, row))
 }
 
 /// Reads the binding and a scope's row in one statement.

@@ -4,6 +4,7 @@ use crate::moto::wait;
 use crate::subject::{Fenced, cluster, contents, options, put, token};
 use crate::wire::Fault;
 use object_store::ObjectStoreExt;
+use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use ringfence_core::ids::{Epoch, SessionId};
 use ringfence_fence::object::{Moved, ObjectFence, ObjectWrite};
@@ -316,6 +317,33 @@ fn a_chain_goes_on_over_the_end_of_a_folder() {
     }
     assert_eq!(wait(fence.read(owner.scope())).unwrap().unwrap().number(), 1002);
     assert_eq!(wait(fence.raise(&owner)).unwrap().number(), 1003);
+}
+
+#[test]
+fn a_writer_that_died_before_the_first_link_of_a_folder_holds_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = LocalFileSystem::new_with_prefix(dir.path()).unwrap();
+    let fence = wait(options().by_creating().install(Arc::new(store), "")).unwrap();
+    let owner = token("prod/orders/17@33");
+    let made = wait(fence.raise(&owner)).unwrap().number();
+    let link = format!("{made:020}.json");
+    let mut open = vec![dir.path().to_owned()];
+    let folder = loop {
+        let here = open.pop().expect("a folder with the first link");
+        if here.join(&link).exists() {
+            break here;
+        }
+        let below = std::fs::read_dir(here).unwrap().map(|entry| entry.unwrap().path());
+        open.extend(below.filter(|path| path.is_dir()));
+    };
+    std::fs::create_dir(folder.with_file_name(format!("{:020}", 1))).unwrap();
+    assert_eq!(wait(fence.read(owner.scope())).unwrap().unwrap().number(), made);
+    assert_eq!(wait(fence.raise(&owner)).unwrap().number(), made + 1);
+
+    // As well where it is the first folder of a scope.
+    let chain = folder.parent().unwrap().to_str().unwrap().replace("17", "18");
+    std::fs::create_dir_all(format!("{chain}/{:020}", 0)).unwrap();
+    wait(fence.raise(&token("prod/orders/18@33"))).unwrap();
 }
 
 #[test]

@@ -61,15 +61,17 @@ fn f011_raising_to_an_epoch_that_a_write_brought_in_writes_the_row_again() {
 
 #[test]
 fn f011_a_connection_that_syncs_nothing_is_refused_for_raises_and_writes() {
-    let db = Database::new("wal");
-    let mut conn = db.open();
+    let db = Database::new("delete");
     let owner = token("prod/orders/17@5");
-    db.fence.raise(&mut conn, &owner).unwrap();
-    conn.pragma_update(None, "synchronous", "OFF").unwrap();
-    let by_raise = db.fence.raise(&mut conn, &owner).unwrap_err();
-    let by_write = db.fence.write(&mut conn, from_ref(&owner), |tx| put(tx, "k", "v")).unwrap_err();
-    for error in [by_raise, by_write] {
-        assert_eq!(error.kind(), FenceErrorKind::NotDurable);
-        assert!(error.to_string().contains("synchronous"), "{error}");
+    db.fence.raise(&mut db.open(), &owner).unwrap();
+    for (pragma, value) in [("synchronous", "OFF"), ("journal_mode", "MEMORY"), ("journal_mode", "OFF")] {
+        let mut conn = db.open();
+        conn.pragma_update(None, pragma, value).unwrap();
+        let by_raise = db.fence.raise(&mut conn, &owner).unwrap_err();
+        let by_write = db.fence.write(&mut conn, from_ref(&owner), |tx| put(tx, "k", "v")).unwrap_err();
+        for error in [by_raise, by_write] {
+            assert_eq!(error.kind(), FenceErrorKind::NotDurable);
+            assert!(error.to_string().contains(pragma), "{error}");
+        }
     }
 }
