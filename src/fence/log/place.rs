@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) fn make(path: &Path, first: &Record) -> Result<bool, FenceError> {
     let doing = "making the log";
     if path.exists() {
-        return Ok(false);
+        // Whoever has made it may have died before its name was on the disk.
+        return sync_directory(path).map(|()| false).map_err(failed(doing));
     }
     let mut bytes = Vec::new();
     first.encode(Link::default(), &mut bytes)?;

@@ -179,12 +179,15 @@ fn sound(bytes: &[u8]) -> Option<Head> {
 /// A write that was cut short leaves the beginning of a record, or the zeros of a file that was made longer first, and
 /// nothing behind. Everything else was whole once, and may have been answered.
 fn unsound(bytes: &[u8]) -> Found {
+    // Its head says how long it was to be, and is sound. What was written of its payload may look like anything, also like records.
+    if head(bytes).is_some_and(|(head, _)| bytes.len() < head.length) {
+        return Found::Torn;
+    }
     let starts = |at: &usize| bytes[*at..].starts_with(&MAGIC) && sound(&bytes[*at..]).is_some();
     if (1..bytes.len()).any(|at| starts(&at)) {
         return Found::Damaged("bytes that are no record, with sound records behind them");
     }
-    let short = bytes.len() < HEAD || head(bytes).is_some_and(|(head, _)| bytes.len() < head.length);
-    if short || bytes.iter().all(|byte| *byte == 0) {
+    if bytes.len() < HEAD || bytes.iter().all(|byte| *byte == 0) {
         Found::Torn
     } else {
         Found::Damaged("bytes that are no record, and no beginning of one")

@@ -14,7 +14,7 @@ use crate::reply::reply;
 use crate::{Fence, FenceError, FenceFuture, Fenced, FencingToken, HighWater};
 use ringfence_core::ids::{ClusterId, Epoch, Scope};
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -98,7 +98,8 @@ impl SegmentWriter {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(FenceError::store("making the directory of the segments", error));
             }
-            _ => {}
+            // Also when somebody else has made it: he may have died before he got to this.
+            _ => place::sync_directory(directory).map_err(failed("making the directory of the segments"))?,
         }
         let epochs = list(directory)?;
         let row = match epochs.last() {
@@ -138,8 +139,8 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// [`FenceError::Fenced`] when a newer owner has sealed this segment before the entry: no reader is ever shown it.
-    /// [`FenceError::Unfit`] for an entry that is too large; [`FenceError::Busy`] when the disk is full;
-    /// [`FenceError::Store`] when the disk failed, or while a newer owner is taking over: nobody knows.
+    /// [`FenceError::Unfit`] for an entry that is too large, and when another writer of this epoch has written; [`FenceError::Busy`]
+    /// when the disk is full, or while that one writes; [`FenceError::Store`] when the disk failed, or while a newer owner is taking over: nobody knows.
     pub fn append(&mut self, payload: &[u8]) -> Result<u64, FenceError> {
         let doing = "appending to the segment";
         // Only to leave no more behind than needs be; what counts is the look after the fsync.
@@ -148,7 +149,7 @@ impl SegmentWriter {
         }
         let stamps = vec![Stamp::from(&self.token)];
         let record = Record { kind: Kind::Write, stamps, payload: payload.to_vec() };
-        let end = self.chain.append(doing, &[record])?;
+        let end = self.alone(doing, |chain| chain.append(doing, &[record]))?;
         // From here on the entry is there, so whatever goes wrong, nobody knows.
         let unknown = |error: FenceError| FenceError::store(doing, error);
         let Some(newest) = self.newer().map_err(unknown)? else { return Ok(end) };
@@ -159,15 +160,47 @@ impl SegmentWriter {
         }
     }
 
+    /// Keeps out another writer of the same epoch, which a raise that is said twice makes: both would write to the same place.
+    /// Where locks do not reach, what the other has written shows in the file's length.
+    fn alone<T>(
+        &mut self,
+        doing: &'static str,
+        write: impl FnOnce(&mut Chain<File>) -> Result<T, FenceError>,
+    ) -> Result<T, FenceError> {
+        let lock = match self.chain.disk().try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(FenceError::busy(doing, TryLockError::WouldBlock)),
+            tried => tried.is_ok(),
+        };
+        let length = self.chain.disk().metadata().map_err(failed(doing)).map(|file| file.len());
+        let written = match length {
+            Ok(length) if length != self.chain.end() => Err(FenceError::Unfit {
+                why: format!(
+                    "another writer of epoch {} has written, and an epoch has one",
+                    self.token.epoch().get()
+                ),
+            }),
+            Ok(_) => write(&mut self.chain),
+            Err(error) => Err(error),
+        };
+        if lock {
+            // It goes with the handle otherwise.
+            let _ = self.chain.disk().unlock();
+        }
+        written
+    }
+
     fn newer(&self) -> Result<Option<Epoch>, FenceError> {
         Ok(newest(&self.directory)?.filter(|newest| *newest > self.token.epoch()))
     }
 
-    /// What the newest owner that has sealed takes of this segment. What it passes over it takes nothing of.
+    /// What the newest owner takes of this segment; what it passes over it takes nothing of. An older one's seal decides nothing
+    /// while a newer one has only claimed: that one may have read this segment before, or may read it after, what was
+    /// appended last.
     fn taken(&self) -> Result<Taken, FenceError> {
         let own = self.token.epoch();
         let line = lineage(&self.directory, Some(own))?;
-        if line.first().is_none_or(|(newest, _)| *newest <= own) {
+        let sealed = line.first().map(|(epoch, _)| *epoch).filter(|epoch| *epoch > own);
+        if sealed.is_none() || sealed != newest(&self.directory)? {
             return Ok(Taken::NotYet);
         }
         let this = line.iter().find(|(epoch, _)| *epoch == own);
@@ -397,4 +430,31 @@ fn list(directory: &Path) -> Result<Vec<Epoch>, FenceError> {
     }
     epochs.sort_unstable();
     Ok(epochs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(epoch: u64) -> FencingToken {
+        format!("prod/orders/17@{epoch}").parse().unwrap()
+    }
+
+    #[test]
+    fn b05_t03_a_seal_decides_nothing_while_a_newer_owner_has_only_claimed() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = dir.path().join("segments");
+        let mut old = SegmentWriter::raise(&directory, &token(33)).unwrap();
+        let end = old.append(b"A").unwrap();
+        SegmentWriter::raise(&directory, &token(34)).unwrap();
+        assert!(matches!(old.taken(), Ok(Taken::To(taken)) if taken == end));
+        // 35 has claimed, and has read 33 or will: 34 goes no further.
+        let stamps = vec![Stamp::from(&token(35))];
+        let claim = Record { kind: Kind::Bind, stamps, payload: b"prod".into() };
+        assert!(place::make(&path(&directory, Epoch::new(35).unwrap()), &claim).unwrap());
+        assert!(matches!(old.taken(), Ok(Taken::NotYet)));
+        assert!(matches!(SegmentWriter::raise(&directory, &token(34)), Err(FenceError::Fenced(_))));
+        SegmentWriter::raise(&directory, &token(35)).unwrap();
+        assert!(matches!(old.taken(), Ok(Taken::To(taken)) if taken == end));
+    }
 }

@@ -45,6 +45,20 @@ fn t48_a_torn_tail_is_cut_off_by_the_next_writer_and_nothing_else_is_lost() {
 }
 
 #[test]
+fn t48_a_torn_tail_whose_payload_looks_like_records_is_torn_all_the_same() {
+    let Story { place, mut log, owner, ends } = story();
+    // A log that is shipped within a log.
+    let end = log.append(from_ref(&owner), &place.bytes()).unwrap();
+    let whole = place.bytes();
+    for cut in [end - 1, (end + ends[2]) / 2] {
+        std::fs::write(place.path(), &whole[..cut as usize]).unwrap();
+        let mut later = place.open();
+        later.append(from_ref(&owner), b"four").unwrap();
+        assert_eq!(texts(&mut later), ["one", "two", "three", "four"]);
+    }
+}
+
+#[test]
 fn t48_damage_in_the_middle_is_refused_with_file_and_byte_and_nothing_is_changed() {
     for at_the_end in [false, true] {
         let Story { place, owner, ends, .. } = story();

@@ -105,6 +105,19 @@ fn an_owner_that_claimed_and_died_is_passed_over_and_what_is_read_meanwhile_is_n
 }
 
 #[test]
+fn t11_of_two_writers_of_one_epoch_the_second_overwrites_nothing() {
+    let (_dir, segments) = dir();
+    let (mut one, mut other) = (raise(&segments, 33).unwrap(), raise(&segments, 33).unwrap());
+    one.append(b"A").unwrap();
+    match other.append(b"B") {
+        Err(FenceError::Unfit { why }) => assert!(why.contains("another writer of epoch 33"), "{why}"),
+        answer => panic!("{answer:?}"),
+    }
+    one.append(b"C").unwrap();
+    assert_eq!(texts(&segments), ["A", "C"]);
+}
+
+#[test]
 fn f057_f042_t15_a_directory_is_of_one_cluster_and_one_scope_and_an_epoch_has_one_writer() {
     let (_dir, segments) = dir();
     let mut owner = raise(&segments, 33).unwrap();
