@@ -164,19 +164,24 @@ pub(crate) fn by(directive: &Directive) -> String {
     if directive.reason.is_empty() { text } else { format!("{text}: {}", directive.reason) }
 }
 
-fn text(settings: &Settings) -> String {
-    let mut table = Table::new(["WHAT", "SET", "BY"]);
-    let mut row = |what: &str, set: String, by: String| table.row([what.to_owned(), set, by]);
-    let mut count = 0;
-    let mut set = |what: &str, how: String, directive: Option<&Directive>| {
-        count += 1;
-        row(what, how, directive.map(by).unwrap_or_default());
-    };
+/// One thing that is set.
+struct Row<'a> {
+    what: String,
+    set: String,
+    by: Option<&'a Directive>,
+    /// It keeps planned moves from being made, or a worker from getting any.
+    stops: bool,
+}
+
+fn rows(settings: &Settings) -> Vec<Row<'_>> {
+    let mut rows = Vec::new();
+    let mut row =
+        |what: &str, set: String, by, stops| rows.push(Row { what: what.to_owned(), set, by, stops });
     if let Some(directive) = &settings.cluster_frozen {
-        set("the cluster", "frozen".to_owned(), Some(directive));
+        row("the cluster", "frozen".to_owned(), Some(directive), true);
     }
     for (keyspace, directive) in &settings.keyspaces_frozen {
-        set(&format!("keyspace {keyspace}"), "frozen".to_owned(), Some(directive));
+        row(&format!("keyspace {keyspace}"), "frozen".to_owned(), Some(directive), true);
     }
     for worker in &settings.workers {
         let what = format!("worker {}", worker.worker);
@@ -187,35 +192,71 @@ fn text(settings: &Settings) -> String {
             ("frozen", &worker.frozen),
         ] {
             if let Some(directive) = directive {
-                set(&what, how.to_owned(), Some(directive));
+                row(&what, how.to_owned(), Some(directive), true);
             }
         }
         if let Some(weight) = worker.weight {
-            set(&what, format!("weight {weight}"), worker.weighed.as_ref());
+            row(&what, format!("weight {weight}"), worker.weighed.as_ref(), false);
         }
     }
     for partition in &settings.partitions {
         let what = format!("partition {}/{}", partition.keyspace, partition.partition.get());
         if let Some((worker, directive)) = &partition.pin {
-            set(&what, format!("pinned to {worker}"), Some(directive));
+            row(&what, format!("pinned to {worker}"), Some(directive), false);
         }
         if let Some(directive) = &partition.frozen {
-            set(&what, "frozen".to_owned(), Some(directive));
+            row(&what, "frozen".to_owned(), Some(directive), true);
         }
         if let Some(weight) = partition.weight {
-            set(&what, format!("weight {weight}"), partition.weighed.as_ref());
+            row(&what, format!("weight {weight}"), partition.weighed.as_ref(), false);
         }
     }
-    if count == 0 {
+    rows
+}
+
+fn table<'a>(rows: impl IntoIterator<Item = &'a Row<'a>>) -> Table {
+    let mut table = Table::new(["WHAT", "SET", "BY"]);
+    for row in rows {
+        table.row([row.what.clone(), row.set.clone(), row.by.map(by).unwrap_or_default()]);
+    }
+    table
+}
+
+fn text(settings: &Settings) -> String {
+    let rows = rows(settings);
+    if rows.is_empty() {
         return "nothing is set\n".to_owned();
     }
-    let mut text = table.text();
+    let mut text = table(&rows).text();
     for (more, what) in [(settings.more_workers, "workers"), (settings.more_partitions, "partitions")] {
         if more > 0 {
             text.push_str(&format!("and {more} more {what}\n"));
         }
     }
     text
+}
+
+/// A freeze, a drain or a cordon.
+#[derive(Debug, Serialize)]
+pub(crate) struct StopShape {
+    /// `the cluster`, `keyspace orders`, `worker w1` or `partition orders/17`.
+    what: String,
+    /// `frozen`, `drained`, `drained until it joins` or `cordoned`.
+    set: String,
+    directive: Option<DirectiveShape>,
+}
+
+/// What operators have stopped, for programs.
+pub(crate) fn stops(settings: &Settings) -> Vec<StopShape> {
+    let shape = |row: Row<'_>| StopShape { what: row.what, set: row.set, directive: row.by.map(Into::into) };
+    rows(settings).into_iter().filter(|row| row.stops).map(shape).collect()
+}
+
+/// The same for people, at most this many, and how many more there are. `None`: nothing is stopped.
+pub(crate) fn stops_table(settings: &Settings, most: usize) -> Option<(Table, usize)> {
+    let rows: Vec<Row<'_>> = rows(settings).into_iter().filter(|row| row.stops).collect();
+    let shown = rows.len().min(most);
+    (shown > 0).then(|| (table(&rows[..shown]), rows.len() - shown))
 }
 
 /// What is said of a directive in a sentence: `drain worker w1 (ada, 3m 20s ago: the disk is slow)`.
@@ -282,5 +323,18 @@ mod tests {
             text.contains("keyspace orders  frozen  directive 40, long ago\nand 3 more partitions\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_is_stopped_is_listed_within_a_bound() {
+        let mut settings = Settings::default();
+        assert!(stops_table(&settings, 10).is_none() && stops(&settings).is_empty());
+        settings.cluster_frozen = Some(directive());
+        settings.keyspaces_frozen = vec![(KeyspaceName::new("orders").unwrap(), directive())];
+        let (table, more) = stops_table(&settings, 1).unwrap();
+        assert!(table.text().contains("the cluster  frozen  ada, ") && more == 1, "{}", table.text());
+        let stops: Vec<_> = stops(&settings).into_iter().map(|stop| (stop.what, stop.set)).collect();
+        let told = [("the cluster", "frozen"), ("keyspace orders", "frozen")];
+        assert_eq!(stops, told.map(|(what, set)| (what.to_owned(), set.to_owned())));
     }
 }

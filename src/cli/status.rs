@@ -7,12 +7,13 @@ use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
 use crate::fence::{self, RefusalsShape};
 use crate::output::Table;
+use crate::settings::{self, StopShape};
 use crate::shape::{ClusterShape, PartitionShape, WorkerShape, some};
 use crate::text::plain;
 use crate::{cluster, partition, worker};
 use clap::Args;
 use ringfence::ErrorKind;
-use ringfence::admin::{Admin, ClusterStatus, Health, Keyspace, OwnerlessReason, Sample};
+use ringfence::admin::{Admin, ClusterStatus, Health, Keyspace, OwnerlessReason, Sample, Settings};
 use ringfence::ids::KeyspaceName;
 use serde::Serialize;
 
@@ -24,7 +25,8 @@ const LINES: usize = 10;
 #[command(after_help = "\
 The exit code is 1 when somebody is needed: nobody leads or no coordinator answers, a node cannot be reached, partitions
 have no owner or their owners' tasks fail, owners have the wrong labels and nobody else takes partitions, the leader is
-sick, a keyspace cannot be planned, or repairs are slowed down by the brake. Moves and workers that have been silent for less than their TTL are shown, and need nobody.
+sick, a keyspace cannot be planned, or repairs are slowed down by the brake. Moves, workers that have been silent for
+less than their TTL, and what operators have stopped are shown, and need nobody.
 
 Example:
   ringfence status || page-somebody")]
@@ -56,6 +58,8 @@ struct StatusShape {
     splitting: Option<Vec<SplittingShape>>,
     /// Writes of replaced owners that storage refused lately.
     refusals: Option<RefusalsShape>,
+    /// Freezes, drains and cordons.
+    stopped: Option<Vec<StopShape>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -124,8 +128,9 @@ pub(crate) async fn run(args: StatusArgs) -> Outcome {
     let (shape, screen) = match admin.health().await {
         Ok(health) => {
             let splitting = splitting(&admin.keyspaces().await?);
-            let screen = screen_of(&health) + &splits(&splitting);
-            (shape_of(&health, splitting), screen)
+            let settings = admin.settings().await?;
+            let screen = screen_of(&health) + &splits(&splitting) + &stopped(&settings);
+            (shape_of(&health, splitting, settings::stops(&settings)), screen)
         }
         Err(error) => without_leader(&admin, error).await?,
     };
@@ -155,6 +160,7 @@ async fn without_leader(admin: &Admin, error: ringfence::Error) -> Result<(Statu
         fence_takeover: None,
         splitting: None,
         refusals: None,
+        stopped: None,
     };
     Ok((shape, nodes(&status)))
 }
@@ -179,7 +185,18 @@ fn splits(splitting: &[SplittingShape]) -> String {
     splitting.iter().map(line).collect()
 }
 
-fn shape_of(health: &Health, splitting: Vec<SplittingShape>) -> StatusShape {
+/// What operators have stopped needs nobody, for somebody wanted it so; whoever is called at night has to see it all the same.
+fn stopped(settings: &Settings) -> String {
+    let Some((table, more)) = settings::stops_table(settings, LINES) else { return String::new() };
+    let mut text = String::new();
+    section(&mut text, "Stopped by operators", &table);
+    if more > 0 {
+        text.push_str(&format!("  and {more} more: `ringfence settings` lists them\n"));
+    }
+    text
+}
+
+fn shape_of(health: &Health, splitting: Vec<SplittingShape>, stopped: Vec<StopShape>) -> StatusShape {
     let reasons = reasons(health);
     StatusShape {
         needs_somebody: !reasons.is_empty(),
@@ -201,6 +218,7 @@ fn shape_of(health: &Health, splitting: Vec<SplittingShape>) -> StatusShape {
         fence_takeover: Some(health.fence_takeover.iter().map(ToString::to_string).collect()),
         splitting: Some(splitting),
         refusals: Some(health.into()),
+        stopped: Some(stopped),
     }
 }
 

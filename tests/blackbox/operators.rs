@@ -331,6 +331,20 @@ fn what_is_frozen_is_not_balanced_until_it_is_free_again() {
     let status = cluster.run(&["rebalance", "status"]).done();
     assert_eq!(status["keyspaces_frozen"][0]["directive"]["reason"], "incident 42", "{status}");
     assert_eq!(status["plans"], json!([]));
+    // Whoever is called at night sees that somebody stopped it, and who.
+    let stopped = cluster.run(&["status"]).done()["stopped"].clone();
+    assert_eq!(
+        (&stopped[0]["what"], &stopped[0]["set"]),
+        (&format!("keyspace {KEYSPACE}").into(), &"frozen".into())
+    );
+    assert_eq!((&stopped[0]["directive"]["by"], &stopped[1]), (&"ada".into(), &Value::Null), "{stopped}");
+    let screen = run(&cluster.endpoints, &["status"]).out;
+    assert!(screen.contains("Stopped by operators") && screen.contains("incident 42"), "{screen}");
+    let drained = run(&cluster.endpoints, &["worker", "drain", "w1", "--yes"]);
+    assert!(drained.out.contains("changed, it is drained (session "), "{drained:?}");
+    let note = format!("`ringfence unfreeze keyspace {KEYSPACE}`");
+    assert!(drained.err.contains("frozen (ada, ") && drained.err.contains(&note), "{drained:?}");
+    assert_eq!(result(&cluster, &["worker", "undrain", "w1"]), "changed");
 
     // The cluster's freeze is another one.
     assert_eq!(result(&cluster, &["rebalance", "pause", "--yes"]), "changed");

@@ -5,8 +5,9 @@ use super::set::{SET, SetShape, would_change};
 use crate::args::Common;
 use crate::exit::{Exit, Failed, Outcome};
 use crate::operator::{Progress, Sure, Who, planned, result};
-use crate::text::short;
-use ringfence::admin::{Admin, WorkerChange, WorkerDetail};
+use crate::settings::by;
+use crate::text::{plain, short};
+use ringfence::admin::{Admin, Settings, WorkerChange, WorkerDetail};
 use ringfence::ids::WorkerId;
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -58,6 +59,12 @@ pub(super) async fn drain(
         sure.ask(&question(worker, before.as_ref(), until_join))?;
     }
     let mut result = result(admin.set_worker(worker, &change).await?);
+    if before.as_ref().is_some_and(|detail| detail.partitions > 0) {
+        // It is drained all the same when this cannot be read.
+        for frozen in admin.settings().await.iter().flat_map(held_by) {
+            let _ = writeln!(io::stderr(), "note: {frozen}");
+        }
+    }
     let detail = match wait {
         Some(limit) => {
             result = "drained";
@@ -68,6 +75,22 @@ pub(super) async fn drain(
     let shape = SetShape::new(result, worker, detail.as_ref());
     output.changed(result, &shape, || shape.sentence())?;
     Ok(Exit::Done)
+}
+
+/// The freezes under which a drained worker keeps what it has, and how each is ended.
+fn held_by(settings: &Settings) -> Vec<String> {
+    let cluster =
+        settings.cluster_frozen.iter().map(|by| ("the cluster is".to_owned(), by, "cluster".to_owned()));
+    let keyspaces = settings.keyspaces_frozen.iter().map(|(keyspace, by)| {
+        (format!("what it has of keyspace {keyspace}, if any, is"), by, format!("keyspace {keyspace}"))
+    });
+    cluster
+        .chain(keyspaces)
+        .map(|(what, directive, name)| {
+            let by = plain(&by(directive));
+            format!("{what} frozen ({by}), and stays where it is until `ringfence unfreeze {name}`")
+        })
+        .collect()
 }
 
 /// A name with a slip of the pen in it is a worker that nobody has seen, and may be stopped at once.

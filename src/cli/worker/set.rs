@@ -33,6 +33,9 @@ pub(super) struct SetShape {
     pub(super) partitions: u32,
     /// Of how many moves it is the target.
     pub(super) arriving: u32,
+    /// How it is set, for people: programs ask `worker show`.
+    #[serde(skip)]
+    stands: Vec<&'static str>,
 }
 
 impl SetShape {
@@ -43,6 +46,7 @@ impl SetShape {
             session: detail.and_then(|detail| detail.session).map(SessionId::get),
             partitions: detail.map_or(0, |detail| detail.partitions),
             arriving: detail.map_or(0, |detail| detail.arriving),
+            stands: detail.map_or_else(Vec::new, |detail| stands(&detail.settings)),
         }
     }
 
@@ -55,12 +59,27 @@ impl SetShape {
             "drained" => "holds nothing and gets nothing: it may be stopped",
             _ => "changed",
         };
+        let stands = match &self.stands[..] {
+            [] => String::new(),
+            some => format!(", it is {}", some.join(" and ")),
+        };
         let now = match self.session {
             None => "it has no session now".to_owned(),
             Some(session) => format!("session s{session}, {partitions} partitions"),
         };
-        format!("worker {worker}: {done} ({now})\n")
+        format!("worker {worker}: {done}{stands} ({now})\n")
     }
+}
+
+/// What keeps a worker from getting partitions or from giving them up.
+fn stands(settings: &WorkerSettings) -> Vec<&'static str> {
+    let words = [
+        (&settings.drained, "drained"),
+        (&settings.drained_until_join, "drained until it joins"),
+        (&settings.cordoned, "cordoned"),
+        (&settings.frozen, "frozen"),
+    ];
+    words.into_iter().filter(|(set, _)| set.is_some()).map(|(_, word)| word).collect()
 }
 
 /// Said before an error that came after the change.
@@ -102,7 +121,10 @@ pub(super) async fn evict(common: &Common, worker: &WorkerId, who: &Who, sure: S
     let shape = SetShape::new(result, worker, Some(&now));
     common.output().changed(result, &shape, || match result {
         "changed" => {
-            format!("worker {worker} is evicted: it has no session, and gets nothing until it is undrained\n")
+            format!(
+                "worker {worker} is evicted: its session has ended, and it gets nothing until it is undrained; a process that still \
+                 runs joins again\n"
+            )
         }
         "planned" => format!("worker {worker} would be evicted; nothing was done\n"),
         _ => format!("worker {worker} was out already\n"),
