@@ -11,8 +11,9 @@ use std::sync::Arc;
 /// The user's transaction was ended before its commit, and what ran after that ran without the fence.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the transaction of the check had ended before the commit: a statement in it commits by itself, as DDL does, or the \
-     server has rolled it back, as it does after a deadlock. What ran after that took effect on its own, unfenced"
+    "the last check of the transaction was refused, or the transaction had ended before the commit: a statement in it commits by \
+     itself, as DDL does, or the server has rolled it back, as it does after a deadlock. What ran after such an end took effect \
+     on its own, unfenced"
 )]
 pub(super) struct Ended;
 

@@ -186,7 +186,7 @@ impl MysqlFence {
     /// Commits a transaction that was checked, and finds out whether it was still the one of the check.
     ///
     /// # Errors
-    /// [`FenceError::Store`] when it had ended before: a statement in it commits by itself, as DDL does, or an error that was
+    /// [`FenceError::Store`] when its last check was refused, and then nothing is written; and when it had ended before: a statement in it commits by itself, as DDL does, or an error that was
     /// swallowed has rolled it back. What ran after that took effect on its own, without the fence. Also when the commit failed
     /// otherwise, and its outcome is unknown; [`FenceError::Busy`] when it did nothing.
     pub async fn commit(&self, mut tx: Transaction<'_, MySql>) -> Result<(), FenceError> {

@@ -253,6 +253,12 @@ BEGIN
         -- A locking read sees what is committed, whatever the transaction's snapshot says. It comes before any other read, or
         -- the snapshot would be taken before the lock.
         SELECT f.epoch, f.session INTO seen, holder FROM ringfence_fence f WHERE f.scope = its_scope LOCK IN SHARE MODE;
+        -- Who brings in a newer epoch waits for those that have checked under the one before: what they write is to be in the
+        -- snapshot. Of the numbers of two epochs the longer text is the greater.
+        IF CHAR_LENGTH(SUBSTRING_INDEX(token, '@', -1)) > CHAR_LENGTH(seen)
+           OR CHAR_LENGTH(SUBSTRING_INDEX(token, '@', -1)) = CHAR_LENGTH(seen) AND SUBSTRING_INDEX(token, '@', -1) > CONCAT(seen) THEN
+            SELECT f.epoch, f.session INTO seen, holder FROM ringfence_fence f WHERE f.scope = its_scope FOR UPDATE;
+        END IF;
         -- And this one sees the snapshot.
         SELECT b.format, b.cluster, f.epoch INTO its_format, bound, in_snapshot
           FROM ringfence_binding b LEFT JOIN ringfence_fence f ON f.scope = its_scope;
@@ -280,8 +286,9 @@ BEGIN
 END
 //
 
--- Refuses a check outside of a transaction, where it would hold nothing. The savepoint stays: should it be gone at the end, the
--- transaction was ended in between, by a statement that commits by itself or by a deadlock.
+-- Refuses a check outside of a transaction, where it would hold nothing, and takes away the savepoint of a check before it. An
+-- accepted check sets it: should it be gone at the end, the last check was refused, or the transaction was ended in between, by a
+-- statement that commits by itself or by a deadlock.
 DROP PROCEDURE IF EXISTS ringfence_mark
 //
 CREATE PROCEDURE ringfence_mark()
@@ -290,7 +297,6 @@ BEGIN
         SIGNAL SQLSTATE 'RF012' SET MESSAGE_TEXT = 'a check counts in the transaction of the write: START TRANSACTION first';
     SAVEPOINT ringfence_checked;
     RELEASE SAVEPOINT ringfence_checked;
-    SAVEPOINT ringfence_checked;
 END
 //
 
@@ -369,6 +375,7 @@ BEGIN
     SET @ringfence_checked = NULL;
     CALL ringfence_mark();
     CALL ringfence_admit_one(token, NULL);
+    SAVEPOINT ringfence_checked;
     SET @ringfence_checked = token;
 END
 //
@@ -382,6 +389,7 @@ BEGIN
     SET @ringfence_checked = NULL;
     CALL ringfence_mark();
     CALL ringfence_admit_one(token, held_by);
+    SAVEPOINT ringfence_checked;
     SET @ringfence_checked = token;
 END
 //
@@ -395,6 +403,7 @@ BEGIN
     SET @ringfence_checked = NULL;
     CALL ringfence_mark();
     CALL ringfence_admit_all(tokens, held_by);
+    SAVEPOINT ringfence_checked;
     SET @ringfence_checked = tokens;
 END
 //

@@ -29,6 +29,11 @@ pub(crate) fn without_the_snapshots_age() -> String {
     ])
 }
 
+/// A check that takes its snapshot under a lock that it shares with the owner before.
+pub(crate) fn without_the_lock_of_a_newer_epoch() -> String {
+    without(&[("IF CHAR_LENGTH(SUBSTRING_INDEX(token, '@', -1)) > CHAR_LENGTH(seen)", "IF FALSE")])
+}
+
 /// A raise that looks for the row before it makes it.
 pub(crate) fn with_a_look_before_the_row_is_made() -> String {
     let look = "SELECT f.epoch INTO seen FROM ringfence_fence f WHERE f.scope = its_scope FOR UPDATE; SET seen = NULL;";

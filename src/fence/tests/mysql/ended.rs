@@ -79,6 +79,26 @@ async fn f049_after_a_refusal_that_nobody_looks_at_a_trigger_refuses_every_row()
 }
 
 #[tokio::test]
+async fn f049_a_commit_by_the_fence_finds_out_that_the_last_check_was_refused() {
+    let Some(db) = fenced().await else { return };
+    let (old, new) = (token("prod/orders/17@33"), db.raised("prod/orders/17@34").await);
+    let mut a = db.open().await;
+    // Also when another check of the same transaction was accepted before it.
+    for accepted_before in [false, true] {
+        let mut tx = a.begin().await.unwrap();
+        if accepted_before {
+            db.fence.check(&mut tx, &new).await.unwrap();
+        }
+        db.fence.check(&mut tx, &old).await.unwrap_err();
+        put(&mut tx, "k", "late").await.unwrap();
+        let error = db.fence.commit(tx).await.unwrap_err();
+        assert_eq!(error.kind(), FenceErrorKind::Store, "{error:?}");
+        assert!(error.source().unwrap().to_string().contains("refused"), "{error:?}");
+        assert!(texts(&mut a).await.is_empty());
+    }
+}
+
+#[tokio::test]
 async fn f005_a_table_can_refuse_rows_for_which_nothing_was_checked() {
     let Some(db) = fenced().await else { return };
     stamped(&db).await;

@@ -1,6 +1,9 @@
 //! T02, T03 and T13: two sessions, step by step. Where one waits, the other sees it wait.
 
-use crate::controls::{with_a_look_before_the_row_is_made, without_the_lock, without_the_snapshots_age};
+use crate::controls::{
+    with_a_look_before_the_row_is_made, without_the_lock, without_the_lock_of_a_newer_epoch,
+    without_the_snapshots_age,
+};
 use crate::database::{
     Database, ISOLATIONS, attempt, begin, dump, fenced, id, put, refused, run, texts, token, until_waiting,
 };
@@ -111,7 +114,47 @@ async fn t03_a_transaction_whose_snapshot_is_older_than_the_raise_is_never_accep
     }
 }
 
-/// The controls of the one above: without the lock, the old owner's snapshot is believed; without a look at the snapshot's
+/// What is read after a check that has brought in a newer epoch, which nobody has raised; `None`: not accepted.
+async fn read_under_a_newer_epoch(db: &Database<'_>, isolation: &str, round: usize) -> Option<String> {
+    let mut observer = db.open().await;
+    let (mut a, mut b) = (db.open().await, db.open().await);
+    let old = db.raised(&format!("prod/orders/{round}@9")).await;
+    let new = token(&format!("prod/orders/{round}@10"));
+    let waiting = id(&mut b).await;
+    let mut of_old = begin(&mut a, isolation).await;
+    db.fence.check(&mut of_old, &old).await.unwrap();
+    put(&mut of_old, "k", &round.to_string()).await.unwrap();
+    let check = async {
+        let mut tx = begin(&mut b, isolation).await;
+        let checked = db.fence.check(&mut tx, &new).await;
+        let read = texts(&mut tx).await.remove("k");
+        tx.rollback().await.unwrap();
+        checked.ok().and(Some(read.unwrap_or_default()))
+    };
+    let ends = async {
+        until_waiting(&mut observer, &waiting).await;
+        db.fence.commit(of_old).await.unwrap();
+    };
+    tokio::join!(check, ends).0
+}
+
+/// The owner before has checked and not committed: whoever comes with a newer epoch waits, and reads what he has written.
+#[tokio::test]
+async fn t03_a_check_that_brings_in_a_newer_epoch_reads_what_was_written_under_the_one_before() {
+    let Some(db) = fenced().await else { return };
+    for (round, isolation) in ISOLATIONS.into_iter().enumerate() {
+        assert_eq!(
+            read_under_a_newer_epoch(&db, isolation, round).await,
+            Some(round.to_string()),
+            "{isolation}"
+        );
+    }
+    // The control: without the second lock it is accepted on a snapshot from before.
+    let db = Database::flawed(db.server, &without_the_lock_of_a_newer_epoch()).await;
+    assert_eq!(read_under_a_newer_epoch(&db, "REPEATABLE READ", 0).await, Some(String::new()));
+}
+
+/// The controls of `t03_a_transaction_whose_snapshot_is_older…`: without the lock, the old owner's snapshot is believed; without a look at the snapshot's
 /// age, the new owner goes on with what it has read before its own raise.
 #[tokio::test]
 async fn t03_without_the_lock_or_the_look_at_its_age_an_old_snapshot_is_believed() {
