@@ -3,6 +3,14 @@
 use crate::FenceError;
 use std::error::Error;
 
+/// The transaction of a check ended before its commit.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the transaction of the check had ended before the commit: a statement in it rolled all of it back, as one with OR ROLLBACK or a \
+     full disk does, or committed. What ran after that took effect on its own, unfenced"
+)]
+pub(super) struct Ended;
+
 /// Turns an error of SQLite into the fence's, naming what was being done. `code` is SQLite's, extended or not.
 ///
 /// Busy and locked mean that nothing happened, so the caller may run its transaction again. Anything else is unknown.
@@ -11,7 +19,8 @@ fn means(doing: &'static str, code: Option<i32>, error: impl Error + Send + Sync
     const LOCKED: i32 = 6;
     match code.map(|code| code & 0xff) {
         Some(BUSY | LOCKED) => FenceError::busy(doing, error),
-        // SQLite has no code of its own for a missing table.
+        // SQLite has no codes of its own for these.
+        _ if error.to_string().contains("no transaction is active") => FenceError::store(doing, Ended),
         _ if error.to_string().contains("no such table: main.ringfence_") => FenceError::NotInstalled,
         _ => FenceError::store(doing, error),
     }

@@ -1,7 +1,7 @@
 //! The fence for rusqlite.
 
 use super::decide::decide;
-use super::failure::failed;
+use super::failure::{Ended, failed};
 use super::raiser::SqliteRaiser;
 use super::{durable, row, schema};
 use crate::token::in_lock_order;
@@ -71,10 +71,12 @@ impl SqliteFence {
     /// Begin the transaction `IMMEDIATE`. A deferred one is safe too, but when somebody wrote since it first read, the
     /// check answers [`FenceError::Busy`] and the whole transaction has to run again.
     ///
-    /// After an error the transaction must be dropped or rolled back. [`SqliteFence::write`] sees to that.
+    /// After an error the transaction must be dropped or rolled back, also after an error of a statement of your own:
+    /// `INSERT OR ROLLBACK` and a full disk end the transaction, and what runs after that is on its own.
+    /// [`SqliteFence::write`] sees to that where the write passes the error on, and says so where it does not.
     ///
     /// # Errors
-    /// As [`HighWater::check`]; [`FenceError::WrongCluster`], [`FenceError::NotInstalled`], [`FenceError::Corrupt`],
+    /// As [`HighWater::check`]; [`FenceError::Unfit`] when the transaction has ended; [`FenceError::WrongCluster`], [`FenceError::NotInstalled`], [`FenceError::Corrupt`],
     /// [`FenceError::NotDurable`] as for a raise, [`FenceError::Busy`] and [`FenceError::Store`].
     pub fn check(&self, tx: &Transaction<'_>, token: &FencingToken) -> Result<(), FenceError> {
         self.check_all(tx, std::slice::from_ref(token))
@@ -86,6 +88,11 @@ impl SqliteFence {
     /// As [`SqliteFence::check`], and [`FenceError::Unstamped`] without any token.
     pub fn check_all(&self, tx: &Transaction<'_>, tokens: &[FencingToken]) -> Result<(), FenceError> {
         let tokens = in_lock_order(tokens).ok_or(FenceError::Unstamped)?;
+        if tx.is_autocommit() {
+            let why = "a check counts in the transaction of the write, and this one has ended: a statement in it rolled all of it back, as \
+                       one with OR ROLLBACK or a full disk does, or committed";
+            return Err(FenceError::Unfit { why: why.into() });
+        }
         durable::refuse_off(tx)?;
         row::lock(tx)?;
         let mut read = BTreeMap::new();
@@ -105,7 +112,7 @@ impl SqliteFence {
     ///
     /// # Errors
     /// As [`SqliteFence::check_all`], and whatever the write answers. A commit that failed with [`FenceError::Store`] is
-    /// unknown.
+    /// unknown; so is a write whose transaction had ended before.
     pub fn write<T, E: From<FenceError>>(
         &self,
         conn: &mut Connection,
@@ -117,7 +124,11 @@ impl SqliteFence {
             .map_err(failed("beginning the write"))?;
         self.check_all(&tx, tokens)?;
         let answer = work(&tx)?;
-        tx.commit().map_err(failed("committing the write"))?;
+        let doing = "committing the write";
+        if tx.is_autocommit() {
+            return Err(FenceError::store(doing, Ended).into());
+        }
+        tx.commit().map_err(failed(doing))?;
         Ok(answer)
     }
 

@@ -48,6 +48,32 @@ fn t03_a_deferred_transaction_that_has_read_an_older_state_is_told_to_run_again(
     assert_eq!(db.fence.check(&tx, &old).unwrap_err().kind(), FenceErrorKind::Fenced);
 }
 
+/// A statement in the middle rolls all of it back, and the write goes on: SQLite runs the rest on its own.
+#[test]
+fn f049_a_transaction_that_a_statement_has_ended_is_told_from_a_commit_and_takes_no_check() {
+    let db = Database::new("wal");
+    let mut a = db.open();
+    let owner = token("prod/orders/17@33");
+    db.fence.raise(&mut a, &owner).unwrap();
+    let ends = "INSERT OR ROLLBACK INTO texts (key, value) VALUES ('same', '2')";
+    let wrote = db.fence.write(&mut a, from_ref(&owner), |tx| {
+        put(tx, "same", "1")?;
+        tx.execute(ends, ()).unwrap_err();
+        put(tx, "k", "on its own")
+    });
+    let error = wrote.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::Store, "{error:?}");
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("OR ROLLBACK"), "{error:?}");
+    // It is said, and not prevented.
+    assert_eq!(texts(&a).into_iter().collect::<Vec<_>>(), [("k".to_owned(), "on its own".to_owned())]);
+
+    let tx = a.transaction_with_behavior(Immediate).unwrap();
+    put(&tx, "same", "1").unwrap();
+    tx.execute(ends, ()).unwrap_err();
+    let error = db.fence.check(&tx, &owner).unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::Unfit, "{error:?}");
+}
+
 #[test]
 fn a_busy_database_is_retryable_and_keeps_what_sqlite_said() {
     let db = Database::new("wal");

@@ -26,6 +26,23 @@ async fn synchronous(conn: &mut SqliteConnection) -> i64 {
 }
 
 #[tokio::test]
+async fn f049_a_transaction_that_a_statement_has_ended_is_told_from_a_commit() {
+    let db = Database::new("wal").await;
+    let mut a = db.open().await;
+    let owner = token("prod/orders/17@33");
+    db.fence.raise(&mut a, &owner).await.unwrap();
+    let wrote = db.fence.write(&mut a, from_ref(&owner), async |tx| {
+        put(tx, "same", "1").await?;
+        let ends = sqlx::query("INSERT OR ROLLBACK INTO texts (key, value) VALUES ('same', '2')");
+        ends.execute(&mut **tx).await.unwrap_err();
+        put(tx, "k", "on its own").await
+    });
+    let error = wrote.await.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::Store, "{error:?}");
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("OR ROLLBACK"), "{error:?}");
+}
+
+#[tokio::test]
 async fn t03_the_check_holds_the_write_lock_even_in_a_deferred_transaction_and_when_it_writes_nothing() {
     for journal in ["wal", "delete"] {
         let db = Database::new(journal).await;
