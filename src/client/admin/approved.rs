@@ -255,10 +255,21 @@ impl Undo {
         };
         let known = plans.iter().any(|plan| plan.id == id);
         let (kind, why) = match known {
-            true => (ErrorKind::Refused, "has moved nothing: there is nothing to undo"),
-            false => (ErrorKind::NotFound, "is not remembered: the last two that have started are"),
+            true => (ErrorKind::Refused, "has moved nothing: there is nothing to undo".to_owned()),
+            false => (ErrorKind::NotFound, format!("is not remembered: {}", Undo::remembered(plans))),
         };
         Error::own(kind, format!("plan {} {why}", id.get()))
+    }
+
+    /// Which plans are remembered, those that have started.
+    fn remembered(plans: &[ApprovedPlan]) -> String {
+        let started = plans.iter().filter(|plan| plan.stage != PlanStage::Open);
+        let ids: Vec<String> = started.map(|plan| plan.id.get().to_string()).collect();
+        match &ids[..] {
+            [] => "none is".to_owned(),
+            [only] => format!("only {only} is"),
+            several => format!("the last two that have started are, {}", several.join(" and ")),
+        }
     }
 
     /// The way back from this plan, as the partitions are now.

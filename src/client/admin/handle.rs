@@ -563,8 +563,19 @@ impl Admin {
     }
 
     fn bounded(&self, call: Call) -> Call {
-        self.within.map_or(call, |deadline| call.within(deadline))
+        self.within.map_or(call, |deadline| shared(call, deadline, self.coordinator.endpoints()))
     }
+}
+
+/// The call with this deadline, of which a node that is silent takes no more than its share: what may be asked elsewhere is,
+/// within the deadline. The share is no less than the usual patience, so that a slow node is not passed over for being slow.
+fn shared(call: Call, deadline: Duration, nodes: usize) -> Call {
+    let call = call.within(deadline);
+    if call.effect == Effect::Once {
+        return call;
+    }
+    let share = deadline / u32::try_from(nodes.max(1)).unwrap_or(u32::MAX);
+    call.patience(call.patience.min(share.max(READ.patience)))
 }
 
 /// All pieces of a list. It runs within one try, so that a stream that stops half way is begun again elsewhere.
@@ -599,4 +610,22 @@ where
 pub(super) fn keyspace(wire: Option<v1::Keyspace>) -> Result<Keyspace, Error> {
     let wire = wire.ok_or_else(|| Error::malformed("field keyspace: it is missing"))?;
     wire.try_into().map_err(Error::malformed)
+}
+
+#[cfg(test)]
+mod bounds {
+    use super::*;
+
+    #[test]
+    fn a_silent_node_takes_no_more_of_a_short_deadline_than_its_share() {
+        let secs = Duration::from_secs;
+        let patience = |call, deadline, nodes| shared(call, secs(deadline), nodes).patience;
+        assert_eq!(patience(READ_ALL, 12, 3), secs(4));
+        assert_eq!(patience(READ_ALL, 3, 3), secs(2), "no less than usual");
+        assert_eq!(patience(READ_ALL, 12, 1), secs(12));
+        assert_eq!(patience(READ_ALL, 600, 3), READ_ALL.patience);
+        assert_eq!(patience(CHANGE, 12, 3), CHANGE.patience);
+        assert_eq!(patience(RECONFIGURE, 12, 3), RECONFIGURE.patience, "it is sent once");
+        assert_eq!(shared(READ_ALL, secs(12), 3).within, secs(12));
+    }
 }

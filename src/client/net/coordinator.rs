@@ -44,6 +44,11 @@ impl Coordinator {
         Coordinator(Arc::new(Mutex::new(pool)))
     }
 
+    /// How many endpoints were given.
+    pub(crate) fn endpoints(&self) -> usize {
+        self.pool().given()
+    }
+
     /// Makes a call: `send` is given a channel for each try and sends the same request over it.
     ///
     /// # Errors

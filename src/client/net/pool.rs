@@ -69,6 +69,11 @@ impl Pool {
         }
     }
 
+    /// How many endpoints were given.
+    pub(super) fn given(&self) -> usize {
+        self.given.len()
+    }
+
     /// Whom to ask next, among those not `asked` in this round; `None` when the round is over.
     ///
     /// The leader first, or the node that answered last; then any, drawn at random, so that a thousand clients that

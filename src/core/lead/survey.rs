@@ -207,10 +207,11 @@ impl Survey {
         self.weights.loads.as_ref().map_or(view, |loads| view.with_loads(loads))
     }
 
-    /// Supposes something, of the state that the survey was made of. A worker to remove or to weigh has to be there.
+    /// Supposes something, of the state that the survey was made of. A worker to remove or to weigh has to be there, and one to
+    /// add must not be: it would lose all that it has.
     ///
     /// # Errors
-    /// The worker that is not there.
+    /// The worker that is not there, or is.
     pub fn suppose(&mut self, what: WhatIf, state: &State) -> Result<(), WorkerId> {
         match what {
             WhatIf::Weigh(worker, weight) => match self.find(&worker) {
@@ -226,12 +227,8 @@ impl Survey {
                 Err(_) => return Err(worker),
             },
             WhatIf::Add { worker, weight, labels } => {
-                if self.find(&worker).is_ok() {
-                    self.suppose(WhatIf::Remove(worker.clone()), state)?;
-                }
-                let (Err(at), Some(keyspace)) = (self.find(&worker), state.keyspace(self.id)) else {
-                    return Ok(());
-                };
+                let Err(at) = self.find(&worker) else { return Err(worker) };
+                let Some(keyspace) = state.keyspace(self.id) else { return Ok(()) };
                 let zone = labels.get(ZONE_LABEL).filter(|_| keyspace.policy().spread_zones());
                 let zone = zone.filter(|name| !name.is_empty()).map(|name| self.zone_named(name));
                 let standing = standing_by_settings(state, keyspace, &worker, &labels);

@@ -44,10 +44,15 @@ pub(super) async fn plan(
         let id = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?.id();
         let mut survey = survey(context, &local, term, id)?;
         for what in what_ifs {
-            survey.suppose(what, &local.state).map_err(|worker| {
-                Failure::not_found(format_args!(
+            let adds = matches!(what, WhatIf::Add { .. });
+            survey.suppose(what, &local.state).map_err(|worker| match adds {
+                true => Failure::refused(format_args!(
+                    "worker {worker} serves keyspace {name} already, so it cannot be added: suppose another weight \
+                     (`weight:{worker}=N`), or that it is removed first (`remove:{worker}`)"
+                )),
+                false => Failure::not_found(format_args!(
                     "worker {worker} does not serve keyspace {name} now, so it can neither be removed nor weighed"
-                ))
+                )),
             })?;
         }
         let lineage = local.state.cluster().map_or(0, |cluster| cluster.lineage);

@@ -95,6 +95,13 @@ async fn a_supposition_about_nobody_is_refused_and_names_him() {
     let request = v1::PlanRequest { keyspace: "orders".into(), what_if: vec![remove] };
     let failure = Failure::decode(&client.plan(request).await.err().unwrap());
     assert!(failure.kind() == ErrorKind::NotFound && failure.message().contains("w7"), "{failure}");
+    // Nor is one added that is there: it would seem to have nothing.
+    let remove = v1::WhatIf { change: Some(what_if::Change::Remove("w1".into())) };
+    let request = v1::PlanRequest { keyspace: "orders".into(), what_if: vec![add("w1")] };
+    let failure = Failure::decode(&client.plan(request).await.err().unwrap());
+    assert!(failure.kind() == ErrorKind::Refused && failure.message().contains("weight:w1=N"), "{failure}");
+    let (summary, _, _) = plan(&mut client, vec![remove, add("w1")]).await;
+    assert!(summary.supposed && summary.workers == 1, "{summary:?}");
 }
 
 #[tokio::test]

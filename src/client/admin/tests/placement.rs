@@ -522,6 +522,8 @@ async fn an_undo_is_undone_by_its_number_only() {
     let again = admin.undo_plan(None).await.unwrap();
     assert_eq!((again.plan, again.proposal.moves.len(), again.left), (LogIndex::new(20), 0, 0));
     assert_eq!(admin.undo_plan(Some(LogIndex::new(30))).await.unwrap().plan, LogIndex::new(30));
+    let error = admin.undo_plan(Some(LogIndex::new(10))).await.unwrap_err();
+    assert!(error.kind() == ErrorKind::NotFound && error.to_string().contains("20 and 30"), "{error}");
 
     let only_undos = Fake::start(move |_| Ok(Answered::Plans(vec![undo_of(20)]))).await;
     let error = Admin::at(only_undos.endpoint.clone()).unwrap().undo_plan(None).await.unwrap_err();
