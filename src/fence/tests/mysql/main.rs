@@ -11,6 +11,8 @@ mod installing;
 mod interleavings;
 mod model;
 mod page;
+#[path = "../shared/rule_in_database.rs"]
+mod rule_in_database;
 mod server;
 mod stale;
 mod subject;

@@ -13,6 +13,8 @@ mod model;
 mod page;
 #[path = "../shared/payments.rs"]
 mod payments;
+#[path = "../shared/rule_in_database.rs"]
+mod rule_in_database;
 mod server;
 mod stale;
 mod subject;
