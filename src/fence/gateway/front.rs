@@ -129,12 +129,12 @@ impl FileService {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
-        if parts.uri.query().is_some() {
-            return Err(problem(StatusCode::BAD_REQUEST, "bad-path", "a path of this gateway has no query"));
-        }
         let (method, path) = (parts.method, parts.uri.path());
         if let Some(own) = path.strip_prefix("/.ringfence/") {
             return self.own(&method, own).await;
+        }
+        if parts.uri.query().is_some() {
+            return Err(problem(StatusCode::BAD_REQUEST, "bad-path", "the path of a file has no query"));
         }
         let path: FilePath = path
             .strip_prefix('/')

@@ -62,8 +62,9 @@ impl Routes {
         self
     }
 
-    /// A path whose calls raise the fence to their tokens before the handler is called: what an owner calls before it reads
-    /// anything.
+    /// A path whose POSTs raise the fence to their tokens before the handler is called: what an owner calls before it reads
+    /// anything. Every call of gRPC is one. Of several tokens each is raised by itself: what was raised before one is refused
+    /// stays raised.
     #[must_use]
     pub fn raised_by(mut self, path: &str) -> Routes {
         self.raises.push(Pattern::of(path));
@@ -73,7 +74,7 @@ impl Routes {
     pub(crate) fn demand(&self, method: &Method, path: &str) -> Demand {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(path));
         // The stricter wins where a path is named twice.
-        if any(&self.raises) {
+        if *method == Method::POST && any(&self.raises) {
             Demand::Raise
         } else if any(&self.read_only) {
             Demand::TokenIfAny

@@ -102,6 +102,19 @@ fn c03_f009_a_replaced_owner_is_refused_over_http_with_both_epochs_and_the_file_
 }
 
 #[test]
+fn f096_a_raise_that_is_refused_for_its_method_has_raised_nothing() {
+    let (_dir, front) = raised();
+    let newer = Some("prod/orders/17@34");
+    for method in ["GET", "HEAD", "PUT", "DELETE"] {
+        assert_eq!(ask(&front, method, "/.ringfence/raise", newer, "").status, 405, "{method}");
+        assert_eq!(ask(&front, "GET", "/.ringfence/highest/orders/17", None, "").body, "33\n", "{method}");
+    }
+    // What a client puts behind the path says nothing here.
+    assert_eq!(ask(&front, "POST", "/.ringfence/raise?by=worker-2", newer, "").status, 204);
+    assert_eq!(ask(&front, "GET", "/.ringfence/highest/orders/17", None, "").body, "34\n");
+}
+
+#[test]
 fn f096_what_is_no_file_and_no_request_of_this_gateway_is_refused_and_writes_nothing() {
     let (dir, front) = raised();
     let cases = [
