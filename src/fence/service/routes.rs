@@ -74,8 +74,8 @@ impl Routes {
     pub(crate) fn demand(&self, method: &Method, path: &str) -> Demand {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(path));
         // The stricter wins where a path is named twice.
-        if *method == Method::POST && any(&self.raises) {
-            Demand::Raise
+        if any(&self.raises) {
+            if *method == Method::POST { Demand::Raise } else { Demand::Token }
         } else if any(&self.read_only) {
             Demand::TokenIfAny
         } else if any(&self.open) {
@@ -148,6 +148,7 @@ mod tests {
         assert_eq!(routes.demand(&Method::GET, "/x"), Demand::TokenIfAny);
         assert_eq!(routes.demand(&Method::HEAD, "/x"), Demand::TokenIfAny);
         assert_eq!(routes.demand(&Method::OPTIONS, "/x"), Demand::Token);
-        assert_eq!(routes.demand(&Method::GET, "/a/open"), Demand::Raise);
+        assert_eq!(routes.demand(&Method::POST, "/a/open"), Demand::Raise);
+        assert_eq!(routes.demand(&Method::GET, "/a/open"), Demand::Token);
     }
 }
