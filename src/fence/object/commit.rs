@@ -2,9 +2,10 @@
 //!
 //! Nobody is believed who says "refused": a client library that lost the answer to its first attempt sends again, and hears
 //! that the object has changed, by its own hand. So after every answer but a yes the manifest is read, and only the chain in
-//! it tells. What is never done is deciding anew while an earlier attempt could still take effect.
+//! it tells. What is never done is deciding anew while an earlier attempt could still take effect. In a local folder not even
+//! the chain tells all: an object whose folder could not be synced is seen, and a power cut takes it away. That is unknown.
 
-use super::failure::{Contended, Fate, Moved, UnknownCommit, nothing_sent};
+use super::failure::{Contended, Fate, Moved, UnknownCommit, cause, nothing_sent};
 use super::head::{Head, Sent};
 use super::ids::CommitId;
 use super::manifest::{Manifest, Rule};
@@ -13,7 +14,7 @@ use super::snapshot::Snapshot;
 use super::staged::Staged;
 use super::{ObjectFence, head};
 use crate::{FenceError, FencingToken, HighWater};
-use object_store::{Error, PutMode};
+use object_store::{Error, PutMode, PutPayload};
 use std::sync::Arc;
 
 /// How often others may be faster. There is no clock here to back off by, and each loss means that somebody got on.
@@ -76,6 +77,15 @@ impl Plan<'_> {
         }
         Ok(next)
     }
+
+    /// The text of what follows, when it has room. A write leaves some for the raises to come.
+    fn encode(&self, before: Option<&Manifest>, next: &Manifest) -> Result<PutPayload, FenceError> {
+        match self {
+            Plan::Write(_) => next.encode_for_write(before),
+            Plan::Raise(..) | Plan::Sweep(_) => next.encode(),
+        }
+        .map(PutPayload::from)
+    }
 }
 
 impl ObjectFence {
@@ -102,19 +112,22 @@ impl ObjectFence {
             known => known,
         };
         for _ in 0..ATTEMPTS {
-            let next = plan.next(self, head.as_ref().map(|head| &head.manifest), id).await?;
-            let mut sent = self.heads.send(place, head.as_ref(), &next).await;
+            let before = head.as_ref().map(|head| &head.manifest);
+            let next = plan.next(self, before, id).await?;
+            let text = plan.encode(before, &next)?;
+            let mut sent = self.heads.send(doing, place, head.as_ref(), (&next, text.clone())).await;
             let mut resends = 0;
             head = loop {
                 let cause = match sent {
                     Sent::Replaced(head) => return Ok(Snapshot::new(place, head)),
                     Sent::Never(error) if resends == 0 => return Err(error),
                     Sent::Never(error) => return Err(unknown(&next, Arc::new(error))),
-                    Sent::Lost(cause) | Sent::Unknown(cause) => cause,
+                    Sent::Undurable(error) => return Err(unknown(&next, cause(error))),
+                    Sent::Lost(error) | Sent::Unknown(error) => cause(error),
                 };
                 let now = match self.heads.read(place).await {
                     Ok(now) => now,
-                    Err(_) => return Err(unknown(&next, Arc::new(cause))),
+                    Err(_) => return Err(unknown(&next, cause)),
                 };
                 match fate(now.as_ref(), &next, &tokens) {
                     Fate::Committed => return Ok(Snapshot::new(place, settled(now, next))),
@@ -122,9 +135,9 @@ impl ObjectFence {
                     Fate::Open if now.is_none() && head.is_some() => return Err(vanished(place)),
                     Fate::Open if resends < RESENDS => {
                         resends += 1;
-                        sent = self.heads.send(place, head.as_ref(), &next).await;
+                        sent = self.heads.send(doing, place, head.as_ref(), (&next, text.clone())).await;
                     }
-                    Fate::Open | Fate::Forgotten => return Err(unknown(&next, Arc::new(cause))),
+                    Fate::Open | Fate::Forgotten => return Err(unknown(&next, cause)),
                 }
             };
         }

@@ -12,9 +12,10 @@ pub(super) fn unfit(why: &str) -> FenceError {
 
 /// An error while nothing was under way that could still take effect: either it never will work, or it may later.
 pub(super) fn nothing_sent(doing: &'static str) -> impl FnOnce(Error) -> FenceError {
-    move |error| match &error {
-        error if never(error) => FenceError::Unfit { why: format!("{doing}: {}", shown(&error.to_string())) },
-        _ => FenceError::busy(doing, error),
+    move |error| match NotAllowed::of(&error) {
+        Some(no) => no.unfit(doing),
+        None if never(&error) => unfit(&format!("{doing}: {}", shown(&error.to_string()))),
+        None => FenceError::busy(doing, error),
     }
 }
 
@@ -29,6 +30,71 @@ pub(super) fn never(error: &Error) -> bool {
             | Error::Unauthenticated { .. }
             | Error::UnknownConfigurationKey { .. }
     )
+}
+
+/// The store did not accept the credentials, or not for this. It is told without the store's own words: the body of such an
+/// answer can repeat the key's id, the session's token and the signature.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store refused the credentials ({0})")]
+pub(super) struct NotAllowed(String);
+
+impl NotAllowed {
+    /// The refusal that an error is, when it is one.
+    pub(super) fn of(error: &Error) -> Option<NotAllowed> {
+        const FORBIDDEN: &str = "403 Forbidden";
+        const UNAUTHORIZED: &str = "401 Unauthorized";
+        let text = error.to_string();
+        let status = match error {
+            Error::PermissionDenied { .. } => FORBIDDEN,
+            Error::Unauthenticated { .. } => UNAUTHORIZED,
+            // Of a list the library tells it in words only.
+            Error::Generic { .. } if text.contains("status code: 403") => FORBIDDEN,
+            Error::Generic { .. } if text.contains("status code: 401") => UNAUTHORIZED,
+            _ => return None,
+        };
+        Some(NotAllowed(match code(&text) {
+            Some(code) => format!("{status}, {code}"),
+            None => status.into(),
+        }))
+    }
+
+    pub(super) fn unfit(&self, doing: &'static str) -> FenceError {
+        unfit(&format!(
+            "{doing}: {self}: look whether they have expired, whether they may get, put and list below this root, and whether \
+             this machine's clock is right"
+        ))
+    }
+}
+
+/// The code in an answer of S3's kind, such as `AccessDenied`.
+fn code(answer: &str) -> Option<&str> {
+    let (code, _) = answer.split_once("<Code>")?.1.split_once("</Code>")?;
+    (code.len() <= 60 && code.bytes().all(|b| b.is_ascii_alphanumeric())).then_some(code)
+}
+
+/// Whether the answer is to the only attempt. Behind it there may be an earlier one, which the library sent again, and
+/// whose outcome nobody knows. It tells in its text only: an unknown text counts as several.
+pub(super) fn first_attempt(error: &Error) -> bool {
+    let (Error::PermissionDenied { source, .. } | Error::Unauthenticated { source, .. }) = error else {
+        return false;
+    };
+    let text = source.to_string();
+    let head = text.strip_prefix("Error performing ").and_then(|rest| Some(rest.split_once(" - ")?.0));
+    head.is_some_and(|head| head.contains(" in ") && !head.contains("retries"))
+}
+
+/// Whether it comes from a local folder, where no answer is lost on the way: what it failed at may be the sync *after* the
+/// object was put. The object is seen then, and a power cut may take it away.
+pub(super) fn in_a_folder(error: &Error) -> bool {
+    matches!(error, Error::Generic { store: "LocalFileSystem", .. })
+}
+
+/// What an error says as the cause of another, without anything secret.
+pub(super) fn cause(error: Error) -> Arc<dyn std::error::Error + Send + Sync> {
+    match NotAllowed::of(&error) {
+        Some(no) => Arc::new(no),
+        None => Arc::new(error),
+    }
 }
 
 /// A text from outside for a message: escaped, and cut where it is long.
@@ -73,7 +139,7 @@ impl UnknownCommit {
 /// What became of a commit. Made by [`ObjectFence::resolve`](super::ObjectFence::resolve).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// It took effect: it is in the chain.
+    /// It took effect: it is in the chain. In a local folder that could not be synced, a power cut may still take it away.
     Committed,
     /// It did not, and cannot any more: another commit has its number.
     Refused,

@@ -16,7 +16,7 @@
 //! after that copy is lost, without anybody being told: where that matters, use a store with
 //! [`ObjectFence`](super::ObjectFence).
 
-use super::failure::{nothing_sent, shown, unfit};
+use super::failure::{NotAllowed, cause, first_attempt, nothing_sent, shown, unfit};
 use super::place::below;
 use crate::{Fence, FenceError, FenceFuture, FencingToken, same_cluster};
 use bytes::Bytes;
@@ -77,7 +77,11 @@ impl EpochFolders {
         same_cluster(&self.cluster, token)?;
         let path = self.path(token.scope(), token.epoch(), key)?;
         let put = self.store.put(&path, content).await;
-        put.map(drop).map_err(|error| FenceError::store("putting an object", error))
+        let doing = "putting an object";
+        put.map(drop).map_err(|error| match NotAllowed::of(&error) {
+            Some(no) if first_attempt(&error) => no.unfit(doing),
+            _ => FenceError::Store { doing, source: cause(error) },
+        })
     }
 
     /// An object of this epoch; `None` where there is none.

@@ -5,9 +5,10 @@
 //! `n + 1` has replaced number `n`. That needs `If-None-Match` only, and works in a local folder. The objects of such a
 //! chain are **never deleted**: a writer that slept would find its number free again.
 
-use super::failure::{StaleList, never, nothing_sent, shown, unfit};
+use super::failure::{NotAllowed, StaleList, first_attempt, in_a_folder, never, nothing_sent, shown, unfit};
+use super::known::Known;
 use super::manifest::{MAX_MANIFEST_BYTES, Manifest, Read};
-use super::place::{Place, folder_number, link_number};
+use super::place::{Place, ends_folder, folder_number, folder_of, link_number};
 use crate::FenceError;
 use object_store::path::Path;
 use object_store::{
@@ -25,6 +26,9 @@ pub(super) enum Swap {
 /// How often a list may name a manifest as the newest that was replaced long ago.
 const LISTS: usize = 8;
 
+/// How many folders of a chain are looked through from a number that is known, before all of them are listed.
+const FOLDERS: u64 = 4;
+
 /// A manifest with what is needed to replace it.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
@@ -38,8 +42,10 @@ pub(super) enum Sent {
     Replaced(Head),
     /// It was refused, as far as the answer goes: a client that sends twice hears the refusal of its second.
     Lost(Error),
-    /// Nobody knows.
+    /// Nobody knows, and the manifest tells.
     Unknown(Error),
+    /// Nobody knows, and the manifest does not tell either whether it lasts.
+    Undurable(Error),
     /// It cannot be done here.
     Never(FenceError),
 }
@@ -49,9 +55,15 @@ pub(super) enum Sent {
 pub(super) struct Heads {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) swap: Swap,
+    /// Numbers of links that were seen, from where the newest is not far.
+    known: Known,
 }
 
 impl Heads {
+    pub(super) fn new(store: Arc<dyn ObjectStore>, swap: Swap) -> Heads {
+        Heads { store, swap, known: Known::default() }
+    }
+
     /// The current manifest; `None` when there never was one.
     pub(super) async fn read(&self, place: &Place) -> Result<Option<Head>, FenceError> {
         match self.swap {
@@ -62,8 +74,7 @@ impl Heads {
 
     async fn read_newest(&self, place: &Place) -> Result<Option<Head>, FenceError> {
         for _ in 0..LISTS {
-            let folders = self.list(&place.chain()).await?.common_prefixes;
-            let Some(number) = self.highest_link(&folders).await? else { return Ok(None) };
+            let Some(number) = self.newest_link(place).await? else { return Ok(None) };
             // A list that is behind shows one that was shrunk since.
             if let Some(head) = self.read_one(&place.link(number)).await? {
                 if head.manifest.number != number {
@@ -72,27 +83,63 @@ impl Heads {
                         found: format!("the number {}", head.manifest.number),
                     });
                 }
+                self.known.remember(place, number);
                 return Ok(Some(head));
             }
         }
         Err(FenceError::busy("reading the manifest", StaleList))
     }
 
-    /// The number of the newest link. A writer to a local folder that dies between making a folder and its first link leaves
+    /// The number of the newest link. It is looked for from a link that was seen, or else from the last sweep, so that it
+    /// takes no longer in a chain that is old.
+    async fn newest_link(&self, place: &Place) -> Result<Option<u64>, FenceError> {
+        let from = match self.known.of(place) {
+            Some(number) => number,
+            None => self.swept(place).await,
+        };
+        // From the beginning it is no nearer than by the list of all folders.
+        if from > 0
+            && let Some(number) = self.newest_from(place, folder_of(from)).await?
+        {
+            return Ok(Some(number));
+        }
+        self.newest_of_all(place).await
+    }
+
+    /// The number of the newest link from this folder on, when there is one and it is near. Who creates a link has read the one
+    /// before, so a folder with room is the last one.
+    async fn newest_from(&self, place: &Place, first: u64) -> Result<Option<u64>, FenceError> {
+        let mut newest = None;
+        for folder in first..first.saturating_add(FOLDERS) {
+            match self.last_of(&place.links(folder)).await? {
+                Some(number) if ends_folder(number) => newest = Some(number),
+                Some(number) => return Ok(Some(number)),
+                None => return Ok(newest),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same where nothing is known. A writer to a local folder that dies between making a folder and its first link leaves
     /// it empty, so that one is passed over; a link is never deleted, so no other folder is empty.
-    async fn highest_link(&self, folders: &[Path]) -> Result<Option<u64>, FenceError> {
+    async fn newest_of_all(&self, place: &Place) -> Result<Option<u64>, FenceError> {
+        let folders = self.list(&place.chain()).await?.common_prefixes;
         let mut folders: Vec<_> = folders.iter().filter_map(|f| Some((folder_number(f)?, f))).collect();
         folders.sort_unstable();
         for (_, folder) in folders.into_iter().rev() {
-            let links = self.list(folder).await?.objects;
-            if let Some(number) = links.iter().filter_map(|link| link_number(&link.location)).max() {
+            if let Some(number) = self.last_of(folder).await? {
                 return Ok(Some(number));
             }
         }
         Ok(None)
     }
 
-    async fn list(&self, folder: &Path) -> Result<object_store::ListResult, FenceError> {
+    async fn last_of(&self, folder: &Path) -> Result<Option<u64>, FenceError> {
+        let links = self.list(folder).await?.objects;
+        Ok(links.iter().filter_map(|link| link_number(&link.location)).max())
+    }
+
+    pub(super) async fn list(&self, folder: &Path) -> Result<object_store::ListResult, FenceError> {
         match self.store.list_with_delimiter(Some(folder)).await {
             Err(Error::NotFound { .. }) => Ok(object_store::ListResult {
                 common_prefixes: Vec::new(),
@@ -134,12 +181,14 @@ impl Heads {
         self.swap == Swap::Creating || head.version.is_some()
     }
 
-    /// Replaces what was read, once.
-    pub(super) async fn send(&self, place: &Place, from: Option<&Head>, to: &Manifest) -> Sent {
-        let text = match to.encode() {
-            Ok(text) => PutPayload::from(text),
-            Err(error) => return Sent::Never(error),
-        };
+    /// Replaces what was read, once. `text` is the new manifest's.
+    pub(super) async fn send(
+        &self,
+        doing: &'static str,
+        place: &Place,
+        from: Option<&Head>,
+        (to, text): (&Manifest, PutPayload),
+    ) -> Sent {
         let (path, mode) = match (self.swap, from) {
             (Swap::Creating, _) => (place.link(to.number), PutMode::Create),
             (Swap::Updating, None) => (place.manifest(), PutMode::Create),
@@ -150,6 +199,9 @@ impl Heads {
         };
         match put(&*self.store, &path, text, mode).await {
             Ok(done) => {
+                if self.swap == Swap::Creating {
+                    self.known.remember(place, to.number);
+                }
                 let version = version(done.e_tag, done.version);
                 Sent::Replaced(Head { manifest: to.clone(), version })
             }
@@ -159,7 +211,11 @@ impl Heads {
             Err(error @ (Error::NotImplemented { .. } | Error::NotSupported { .. })) => {
                 Sent::Never(cannot(&error))
             }
-            Err(error) => Sent::Unknown(error),
+            Err(error) if in_a_folder(&error) => Sent::Undurable(error),
+            Err(error) => match NotAllowed::of(&error) {
+                Some(no) if first_attempt(&error) => Sent::Never(no.unfit(doing)),
+                _ => Sent::Unknown(error),
+            },
         }
     }
 }

@@ -17,6 +17,10 @@ pub const RECENT_COMMITS: usize = 256;
 /// The largest manifest, in bytes of JSON. Each commit reads and writes it whole.
 pub const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 
+/// How much of [`MAX_MANIFEST_BYTES`] a write leaves: a successor must always be able to raise. It takes the rows of hundreds
+/// of scopes that were never raised before; a scope that has its row takes a few digits.
+pub const RAISE_RESERVE_BYTES: u64 = 64 << 10;
+
 /// The longest key of an entry, in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
 
@@ -148,12 +152,35 @@ impl Manifest {
             .map_err(|error| FenceError::Unfit { why: format!("the manifest cannot be written: {error}") })?;
         if text.len() as u64 > MAX_MANIFEST_BYTES {
             return Err(unfit(&format!(
-                "the manifest would be {} bytes, and {MAX_MANIFEST_BYTES} (MAX_MANIFEST_BYTES) is the bound: put more into \
-                 each object, or give each scope a manifest of its own",
+                "the manifest would be {} bytes, and {MAX_MANIFEST_BYTES} (MAX_MANIFEST_BYTES) is the bound: remove keys by \
+                 a write, or give each scope a manifest of its own",
                 text.len()
             )));
         }
         Ok(text)
+    }
+
+    /// The same for a write, which leaves room for raises. One that makes the entries no larger is let through all the same.
+    pub(super) fn encode_for_write(&self, before: Option<&Manifest>) -> Result<Vec<u8>, FenceError> {
+        const MOST: u64 = MAX_MANIFEST_BYTES - RAISE_RESERVE_BYTES;
+        let text = self.encode()?;
+        if text.len() as u64 > MOST && self.entries_bytes() > before.map_or(0, Manifest::entries_bytes) {
+            return Err(unfit(&format!(
+                "the manifest would be {} bytes, and writes may fill it to {MOST} (MAX_MANIFEST_BYTES less what is kept for raises): \
+                 remove keys, put more into each object, or give each scope a manifest of its own",
+                text.len()
+            )));
+        }
+        Ok(text)
+    }
+
+    /// What the entries take, but for what is the same for each.
+    fn entries_bytes(&self) -> usize {
+        let digits = |number: u64| number.checked_ilog10().unwrap_or(0) as usize + 1;
+        // A quote or a control character takes more than itself, and its key stands there or does not.
+        let key = |key: &str| serde_json::to_string(key).map_or(key.len(), |text| text.len());
+        // Around them stand `:{"object":"...","bytes":},`.
+        self.entries.iter().map(|(name, entry)| key(name) + digits(entry.bytes) + 75).sum()
     }
 
     /// Reads a manifest. `place` is for the message.

@@ -1,7 +1,7 @@
 //! How a store is asked to hold a fence, and its binding to a cluster.
 
 use super::ObjectFence;
-use super::failure::{nothing_sent, shown, unfit};
+use super::failure::{in_a_folder, nothing_sent, shown, unfit};
 use super::head::{Heads, Swap, put};
 use super::place::{Layout, below};
 use super::selftest;
@@ -59,7 +59,8 @@ impl ObjectOptions {
     /// # Errors
     /// [`FenceError::Unfit`] when the store does not keep its conditions, with what was seen, or lacks a permission, or when
     /// the root was installed otherwise; [`FenceError::WrongCluster`] when it is bound to another cluster;
-    /// [`FenceError::Corrupt`] and [`FenceError::Busy`].
+    /// [`FenceError::Corrupt`] and [`FenceError::Busy`]; [`FenceError::Store`] when a local folder failed, after which installing
+    /// again is safe.
     pub async fn install(self, store: Arc<dyn ObjectStore>, root: &str) -> Result<ObjectFence, FenceError> {
         self.layout.must_be_sound()?;
         let root = Path::parse(root)
@@ -71,7 +72,7 @@ impl ObjectOptions {
         if !found {
             self.bind(&*store, &root).await?;
         }
-        let heads = Heads { store, swap: self.swap };
+        let heads = Heads::new(store, self.swap);
         Ok(ObjectFence { heads, root, cluster: self.cluster, layout: self.layout })
     }
 
@@ -114,6 +115,8 @@ impl ObjectOptions {
         // Somebody else was faster, or it was us and the answer was lost.
         match put {
             Ok(_) => Ok(()),
+            // It may be there and not last.
+            Err(error) if in_a_folder(&error) => Err(FenceError::store(doing, error)),
             Err(error) => match self.bound(store, root).await? {
                 true => Ok(()),
                 false => Err(nothing_sent(doing)(error)),

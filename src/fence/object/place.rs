@@ -8,7 +8,7 @@ use ringfence_core::ids::Scope;
 use std::sync::Arc;
 
 /// How many manifests of a chain share a folder: as many as S3 lists in one answer.
-const PER_FOLDER: u64 = 1000;
+pub(super) const PER_FOLDER: u64 = 1000;
 
 /// Which scopes share a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) fn below(root: &Path, name: &str) -> Path {
 }
 
 /// The folder of one manifest and its data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place(Path);
 
 impl Place {
@@ -60,7 +60,17 @@ impl Place {
 
     /// The manifest of this number in a chain.
     pub(super) fn link(&self, number: u64) -> Path {
-        below(&self.0, &format!("chain/{:020}/{number:020}.json", number / PER_FOLDER))
+        below(&self.0, &format!("chain/{:020}/{number:020}.json", folder_of(number)))
+    }
+
+    /// The links of a chain that share this folder.
+    pub(super) fn links(&self, folder: u64) -> Path {
+        below(&self.0, &format!("chain/{folder:020}"))
+    }
+
+    /// How far the chain was swept.
+    pub(super) fn mark(&self) -> Path {
+        below(&self.0, "swept.json")
     }
 
     /// The objects that hold the data.
@@ -80,6 +90,16 @@ impl Place {
 /// The number of the manifest at this path, when it is one.
 pub(super) fn link_number(path: &Path) -> Option<u64> {
     number(path.filename()?.strip_suffix(".json")?)
+}
+
+/// The folder of a link.
+pub(super) fn folder_of(number: u64) -> u64 {
+    number / PER_FOLDER
+}
+
+/// Whether no link of its folder comes behind this one.
+pub(super) fn ends_folder(number: u64) -> bool {
+    number % PER_FOLDER == PER_FOLDER - 1
 }
 
 /// The number of a folder of the chain, when it is one.

@@ -4,7 +4,7 @@
 //! and nothing tells. Others look first and write then, and of several at once each is told that it won. Both are found
 //! by trying. What cannot be found so is a gap that is too narrow to be hit: passing is no proof.
 
-use super::failure::{nothing_sent, unfit};
+use super::failure::{in_a_folder, nothing_sent, unfit};
 use super::head::{Swap, cannot, put};
 use super::ids::CommitId;
 use super::place::below;
@@ -130,6 +130,7 @@ impl Probe<'_> {
         match put(self.store, path, content.to_owned().into(), mode).await {
             Ok(_) => Ok(()),
             Err(error @ (Error::NotImplemented { .. } | Error::NotSupported { .. })) => Err(cannot(&error)),
+            Err(error) if in_a_folder(&error) => Err(FenceError::store(DOING, error)),
             // It may have been taken at a first attempt whose answer was lost.
             Err(error) => match self.content(path).await {
                 Ok(there) if there == content => Ok(()),

@@ -11,10 +11,11 @@ use super::failure::nothing_sent;
 use super::head::{Swap, put};
 use super::ids::{CommitId, DataName};
 use super::manifest::{Manifest, RECENT_COMMITS};
-use super::place::{Place, link_number};
+use super::place::{PER_FOLDER, Place, folder_of, link_number};
 use super::{ObjectFence, one_place};
 use crate::{FenceError, FencingToken};
-use futures_util::TryStreamExt;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStoreExt, PutMode};
 use ringfence_core::ids::Scope;
@@ -57,8 +58,10 @@ impl ObjectFence {
         let place = self.place(scope);
         let head = self.heads.read(&place).await?;
         let named = named(head.as_ref().map(|head| &head.manifest));
-        let found = self.data(&place).await?;
-        Ok(found.into_iter().filter(|(name, _)| !named.contains(name)).map(|(_, orphan)| orphan).collect())
+        let unnamed = |(name, orphan): (DataName, Orphan)| {
+            std::future::ready(Ok((!named.contains(&name)).then_some(orphan)))
+        };
+        self.data(&place).try_filter_map(unnamed).try_collect().await
     }
 
     /// Removes the orphans of the token's manifest that are at least this old, and shrinks what a chain no longer needs. It
@@ -79,7 +82,8 @@ impl ObjectFence {
         let manifest = &marked.head().manifest;
         let named = named(Some(manifest));
         let mut swept = Swept::default();
-        for (name, orphan) in self.data(&place).await? {
+        let mut data = self.data(&place);
+        while let Some((name, orphan)) = data.try_next().await? {
             if named.contains(&name) || name.after >= manifest.floor {
                 continue;
             }
@@ -104,38 +108,44 @@ impl ObjectFence {
         Ok(swept)
     }
 
-    /// The objects with names of ours. Whatever else lies there is not ours to judge.
-    async fn data(&self, place: &Place) -> Result<Vec<(DataName, Orphan)>, FenceError> {
-        let all: Vec<ObjectMeta> = self.list(&place.data()).await?;
-        let ours = all.into_iter().filter_map(|meta| {
+    /// The objects with names of ours, as the store lists them. Whatever else lies there is not ours to judge.
+    fn data(&self, place: &Place) -> BoxStream<'static, Result<(DataName, Orphan), FenceError>> {
+        let ours = |meta: ObjectMeta| {
             let name = meta.location.filename()?.parse().ok()?;
             Some((name, Orphan { path: meta.location, bytes: meta.size, put_at: meta.last_modified.into() }))
-        });
-        Ok(ours.collect())
-    }
-
-    async fn list(&self, folder: &Path) -> Result<Vec<ObjectMeta>, FenceError> {
-        match self.heads.store.list(Some(folder)).try_collect().await {
-            Err(Error::NotFound { .. }) => Ok(Vec::new()),
-            all => all.map_err(nothing_sent(DOING)),
-        }
+        };
+        let list = self.heads.store.list(Some(&place.data()));
+        list.filter_map(move |listed| {
+            std::future::ready(match listed {
+                Ok(meta) => ours(meta).map(Ok),
+                Err(Error::NotFound { .. }) => None,
+                Err(error) => Some(Err(nothing_sent(DOING)(error))),
+            })
+        })
+        .boxed()
     }
 
     /// Overwrites manifests that are so far back that nobody asks them any more. Deleting one would give its number back
-    /// to a writer that slept.
+    /// to a writer that slept. It goes on from where the last sweep ended, a folder at a time.
     async fn shrink(&self, place: &Place, number: u64) -> Result<u64, FenceError> {
-        let mut shrunk = 0;
-        for meta in self.list(&place.chain()).await? {
-            let Some(old) = link_number(&meta.location) else { continue };
-            let small = Manifest::shrunk(old);
-            if old.saturating_add(RECENT_COMMITS as u64) >= number || meta.size <= small.len() as u64 {
-                continue;
+        let (mut shrunk, end) = (0, number.saturating_sub(RECENT_COMMITS as u64));
+        let from = self.heads.swept(place).await.min(end);
+        for folder in folder_of(from)..=folder_of(end) {
+            for meta in self.heads.list(&place.links(folder)).await?.objects {
+                let Some(old) = link_number(&meta.location) else { continue };
+                let small = Manifest::shrunk(old);
+                if old >= end || meta.size <= small.len() as u64 {
+                    continue;
+                }
+                put(&*self.heads.store, &place.link(old), small.into(), PutMode::Overwrite)
+                    .await
+                    .map_err(nothing_sent(DOING))?;
+                shrunk += 1;
             }
-            let path = place.link(old);
-            put(&*self.heads.store, &path, small.into(), PutMode::Overwrite)
-                .await
-                .map_err(nothing_sent(DOING))?;
-            shrunk += 1;
+            let below = end.min((folder + 1).saturating_mul(PER_FOLDER));
+            if below > from {
+                self.heads.mark_swept(place, below).await.map_err(nothing_sent(DOING))?;
+            }
         }
         Ok(shrunk)
     }

@@ -4,10 +4,13 @@
 
 mod cases;
 mod conditions;
+mod crash;
 mod dumb;
 mod flawed;
 mod folders;
+mod full;
 mod moto;
+mod store;
 mod storm;
 mod subject;
 mod sweep;

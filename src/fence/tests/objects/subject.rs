@@ -214,7 +214,11 @@ impl Fenced {
     }
 
     fn with(options: ObjectOptions) -> Fenced {
-        let (dumb, wire) = (Dumb::new(Manner::Sound), Wire::default());
+        Fenced::in_store(Manner::Sound, options)
+    }
+
+    pub(crate) fn in_store(manner: Manner, options: ObjectOptions) -> Fenced {
+        let (dumb, wire) = (Dumb::new(manner), Wire::default());
         let store: Arc<dyn ObjectStore> = Arc::new(wire.s3(dumb.port(), "bucket"));
         let fence = wait(options.install(Arc::clone(&store), "")).unwrap();
         wire.sent();

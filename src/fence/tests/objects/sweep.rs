@@ -1,11 +1,12 @@
 //! Clearing up: what may go, what must stay, and writers that sleep through it.
 
 use crate::moto::wait;
+use crate::store::Watched;
 use crate::subject::{Fenced, options, put, token};
 use crate::wire::Fault;
 use futures_util::TryStreamExt;
-use object_store::ObjectStore;
 use object_store::memory::InMemory;
+use object_store::{ObjectStore, ObjectStoreExt};
 use ringfence_fence::object::ObjectWrite;
 use ringfence_fence::{FenceError, FenceErrorKind};
 use std::slice::from_ref;
@@ -167,6 +168,59 @@ fn f001_a_chain_is_shrunk_and_no_link_of_it_gives_its_number_back() {
         other => panic!("{other:?}"),
     }
     assert_eq!(wait(fence.read(new.scope())).unwrap().unwrap().number(), 305);
+}
+
+/// What a chain of thousands costs: as much as one of a few.
+#[test]
+fn a_long_chain_is_read_and_swept_from_where_the_last_sweep_ended() {
+    let store = Arc::new(Watched::new(InMemory::new()));
+    let open = || {
+        let options = options().by_creating().trusting_the_store();
+        wait(options.install(Arc::clone(&store) as Arc<dyn ObjectStore>, "")).unwrap()
+    };
+    let (fence, own) = (open(), token("prod/orders/17@33"));
+    let commit_until = |number| {
+        let mut read = wait(fence.raise(&own)).unwrap();
+        while read.number() < number {
+            read = wait(fence.write(from_ref(&own), ObjectWrite::new().put("k", "v").on(&read))).unwrap();
+        }
+    };
+    commit_until(5_500);
+    assert_eq!(wait(fence.sweep(&own, HOUR)).unwrap().shrunk, 5_500 - 256);
+    wait(fence.sweep(&own, Duration::ZERO)).unwrap();
+    commit_until(5_600);
+    store.counts();
+    // The number is known: the links of one folder.
+    assert_eq!(wait(fence.raise(&own)).unwrap().number(), 5_601);
+    assert_eq!(store.counts(), (3, 601));
+    // Another process finds the mark of the sweep: it, the links, the manifest.
+    let other = open();
+    store.counts();
+    assert_eq!(wait(other.read(own.scope())).unwrap().unwrap().number(), 5_601);
+    assert_eq!(store.counts(), (3, 602));
+    // A sweep looks at what was committed since the last one.
+    let swept = wait(other.sweep(&own, HOUR)).unwrap();
+    assert_eq!((swept.shrunk, swept.kept_young), (100, 97));
+    let (_, listed) = store.counts();
+    assert!(listed < 2_000, "{listed} entries were listed, of a chain of 5 602");
+
+    // A mark is worth nothing by itself: gone, senseless, or far ahead, the newest is found all the same.
+    for mark in [
+        "",
+        "{",
+        "{\"shrunk_below\":7}",
+        "{\"shrunk_below\":9000}",
+        "{\"shrunk_below\":18446744073709551615}",
+    ] {
+        let path = "scopes/orders/17/swept.json".into();
+        wait(store.put(&path, mark.to_owned().into())).unwrap();
+        assert_eq!(wait(open().read(own.scope())).unwrap().unwrap().number(), 5_602, "{mark}");
+    }
+    // With one that lies ahead nothing is shrunk that may be asked for.
+    assert_eq!(wait(fence.sweep(&own, HOUR)).unwrap().shrunk, 1);
+    wait(store.delete(&"scopes/orders/17/swept.json".into())).unwrap();
+    assert_eq!(wait(open().read(own.scope())).unwrap().unwrap().number(), 5_603);
+    assert_eq!(wait(fence.sweep(&own, HOUR)).unwrap().shrunk, 1);
 }
 
 /// The control: a lifecycle rule that expires old manifests gives their numbers back, and the stalled writer's is free.

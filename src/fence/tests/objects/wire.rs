@@ -17,6 +17,11 @@ use std::time::Duration;
 const WHO: &str =
     "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=none";
 
+/// As S3 answers a signature that is wrong.
+const REFUSED: &[u8] =
+    b"<Error><Code>SignatureDoesNotMatch</Code><AWSAccessKeyId>AKIASECRET</AWSAccessKeyId>\
+    <SignatureProvided>deadbeef</SignatureProvided></Error>";
+
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -28,6 +33,9 @@ pub(crate) enum Fault {
     Cut,
     /// The request gets nowhere.
     NotSent,
+    /// The server refuses the credentials, with an answer that repeats them.
+    Forbidden,
+    Unauthorized,
     /// The request stays on its way until it is released, and the client gives up.
     Held,
 }
@@ -141,6 +149,11 @@ impl HttpService for Wire {
                 carry(request).await?;
                 self.cut.store(fault == Fault::Cut, Ordering::Relaxed);
                 broke(HttpErrorKind::Interrupted)
+            }
+            Some(fault @ (Fault::Forbidden | Fault::Unauthorized)) => {
+                let status = if fault == Fault::Forbidden { 403 } else { 401 };
+                let body = HttpResponseBody::from(bytes::Bytes::from_static(REFUSED));
+                Ok(hyper::Response::builder().status(status).body(body).unwrap())
             }
             Some(Fault::Gateway) => {
                 carry(request).await?;
