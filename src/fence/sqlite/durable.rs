@@ -1,6 +1,6 @@
 //! A transaction whose commit survives a power cut.
 
-use super::failure::{failed, journal_is_not_durable, refused_off};
+use super::failure::{failed, journal_is_not_durable, refused_off, within_another};
 use super::sql::{EXTRA, OFF};
 use crate::FenceError;
 use ringfence_core::mutant;
@@ -9,15 +9,18 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 /// Runs `work` in an immediate transaction of its own and commits it durably.
 ///
 /// # Errors
-/// [`FenceError::NotDurable`] where the connection's settings cannot be made good; whatever `work` answers, and then
-/// nothing is committed.
+/// [`FenceError::Unfit`] in a transaction; [`FenceError::NotDurable`] where the connection's settings cannot be made good;
+/// whatever `work` answers, and then nothing is committed.
 pub(super) fn durably<T, E: From<FenceError>>(
     conn: &Connection,
     doing: &'static str,
     work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
 ) -> Result<T, E> {
+    if !conn.is_autocommit() {
+        return Err(within_another().into());
+    }
     let _lifted = Lifted::new(conn)?;
-    // `new_unchecked`, because `conn` is shared with the guard above. SQLite itself refuses a transaction within another.
+    // `new_unchecked`, because `conn` is shared with the guard above.
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate).map_err(failed(doing))?;
     let answer = work(&tx)?;
     tx.commit().map_err(failed(doing))?;
@@ -120,7 +123,10 @@ mod tests {
         let conn = Connection::open(dir.path().join("f")).unwrap();
         conn.execute_batch("CREATE TABLE t (x); BEGIN; INSERT INTO t VALUES (1)").unwrap();
         let nested = durably(&conn, "testing", |_| Ok(()));
-        assert!(matches!(nested, Err(FenceError::Store { .. })));
+        match nested {
+            Err(FenceError::Unfit { why }) => assert!(why.contains("commit or roll back first"), "{why}"),
+            other => panic!("{other:?}"),
+        }
         conn.execute_batch("COMMIT").unwrap();
         assert_eq!(conn.query_row("SELECT count(*) FROM t", (), |r| r.get::<_, i64>(0)), Ok(1));
     }

@@ -11,6 +11,20 @@ use std::error::Error;
 )]
 pub(super) struct Ended;
 
+/// A check was asked for in a transaction that is none any more.
+pub(super) fn has_ended() -> FenceError {
+    let why = "a check counts in the transaction of the write, and this one has ended: a statement in it rolled all of it back, as \
+               one with OR ROLLBACK or a full disk does, or committed";
+    FenceError::Unfit { why: why.into() }
+}
+
+/// A raise, or whatever else commits durably by itself, was asked for within a transaction.
+pub(super) fn within_another() -> FenceError {
+    let why = "the connection is in a transaction, and this is durable when its own has committed: commit or roll back first, or \
+               take another connection";
+    FenceError::Unfit { why: why.into() }
+}
+
 /// Turns an error of SQLite into the fence's, naming what was being done. `code` is SQLite's, extended or not.
 ///
 /// Busy and locked mean that nothing happened, so the caller may run its transaction again. Anything else is unknown.
@@ -24,6 +38,12 @@ fn means(doing: &'static str, code: Option<i32>, error: impl Error + Send + Sync
         _ if error.to_string().contains("no such table: main.ringfence_") => FenceError::NotInstalled,
         _ => FenceError::store(doing, error),
     }
+}
+
+/// A `BEGIN` was refused because a transaction is under way.
+#[cfg(feature = "sqlx-sqlite")]
+pub(super) fn found_a_transaction(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.message().contains("within a transaction"))
 }
 
 /// An error of rusqlite.

@@ -1,7 +1,7 @@
 //! The fence for rusqlite.
 
 use super::decide::decide;
-use super::failure::{Ended, failed};
+use super::failure::{Ended, failed, has_ended};
 use super::raiser::SqliteRaiser;
 use super::{durable, row, schema};
 use crate::token::in_lock_order;
@@ -24,8 +24,8 @@ impl SqliteFence {
     ///
     /// # Errors
     /// [`FenceError::WrongCluster`] when the database is bound to another cluster; [`FenceError::NotDurable`] as for
-    /// [`SqliteFence::raise`]; [`FenceError::Corrupt`] when the tables are of another format; [`FenceError::Busy`] and
-    /// [`FenceError::Store`].
+    /// [`SqliteFence::raise`]; [`FenceError::Corrupt`] when the tables are of another format; [`FenceError::Unfit`] in a
+    /// transaction; [`FenceError::Busy`] and [`FenceError::Store`].
     pub fn install(conn: &Connection, cluster: &ClusterId) -> Result<SqliteFence, FenceError> {
         durable::durably(conn, "installing the fence", |tx| schema::install(tx, cluster))?;
         Ok(SqliteFence { cluster: cluster.clone() })
@@ -40,9 +40,9 @@ impl SqliteFence {
     ///
     /// # Errors
     /// As [`HighWater::raise`]; [`FenceError::WrongCluster`]; [`FenceError::NotDurable`] when `synchronous` is `OFF` or the
-    /// journal is not on disk; [`FenceError::NotInstalled`]; [`FenceError::Corrupt`]; [`FenceError::Busy`], when another
-    /// writer held the lock for longer than the connection's busy timeout; [`FenceError::Store`], after which it may have
-    /// been raised or not, and raising again is safe.
+    /// journal is not on disk; [`FenceError::NotInstalled`]; [`FenceError::Corrupt`]; [`FenceError::Unfit`] in a transaction;
+    /// [`FenceError::Busy`], when another writer held the lock for longer than the connection's busy timeout;
+    /// [`FenceError::Store`], after which it may have been raised or not, and raising again is safe.
     pub fn raise(&self, conn: &mut Connection, token: &FencingToken) -> Result<(), FenceError> {
         self.raise_all(conn, std::slice::from_ref(token))
     }
@@ -76,8 +76,9 @@ impl SqliteFence {
     /// [`SqliteFence::write`] sees to that where the write passes the error on, and says so where it does not.
     ///
     /// # Errors
-    /// As [`HighWater::check`]; [`FenceError::Unfit`] when the transaction has ended; [`FenceError::WrongCluster`], [`FenceError::NotInstalled`], [`FenceError::Corrupt`],
-    /// [`FenceError::NotDurable`] as for a raise, [`FenceError::Busy`] and [`FenceError::Store`].
+    /// As [`HighWater::check`]; [`FenceError::Unfit`] when the transaction has ended; [`FenceError::WrongCluster`],
+    /// [`FenceError::NotInstalled`], [`FenceError::Corrupt`], [`FenceError::NotDurable`] as for a raise,
+    /// [`FenceError::Busy`] and [`FenceError::Store`].
     pub fn check(&self, tx: &Transaction<'_>, token: &FencingToken) -> Result<(), FenceError> {
         self.check_all(tx, std::slice::from_ref(token))
     }
@@ -89,9 +90,7 @@ impl SqliteFence {
     pub fn check_all(&self, tx: &Transaction<'_>, tokens: &[FencingToken]) -> Result<(), FenceError> {
         let tokens = in_lock_order(tokens).ok_or(FenceError::Unstamped)?;
         if tx.is_autocommit() {
-            let why = "a check counts in the transaction of the write, and this one has ended: a statement in it rolled all of it back, as \
-                       one with OR ROLLBACK or a full disk does, or committed";
-            return Err(FenceError::Unfit { why: why.into() });
+            return Err(has_ended());
         }
         durable::refuse_off(tx)?;
         row::lock(tx)?;

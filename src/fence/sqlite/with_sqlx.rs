@@ -1,11 +1,15 @@
 //! The fence for sqlx.
 
 use super::decide::decide;
-use super::failure::{failed_in_sqlx, journal_is_not_durable, refused_off};
+use super::failure::{
+    Ended, failed_in_sqlx, found_a_transaction, has_ended, journal_is_not_durable, refused_off,
+    within_another,
+};
 use super::sql::{BIND, EXTRA, FORMAT, LOCK, OFF, RAISE, READ, REMEMBER, TABLES};
 use super::value::{Read, Value, epoch_column, probe, session_column};
 use crate::token::in_lock_order;
 use crate::{Enforces, Fence, FenceError, FenceFuture, FencingToken, HighWater};
+use futures_util::TryStreamExt as _;
 use ringfence_core::ids::{ClusterId, Epoch, Scope};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{
@@ -122,12 +126,15 @@ impl SqlxFence {
     /// safe too, but when somebody wrote since it first read, the check answers [`FenceError::Busy`] and the whole
     /// transaction has to run again.
     ///
-    /// After an error the transaction must be dropped or rolled back. [`SqlxFence::write`] sees to that. Check outside of
-    /// savepoints, or what a check has remembered goes with one that is rolled back.
+    /// After an error the transaction must be dropped or rolled back, also after an error of a statement of your own:
+    /// `INSERT OR ROLLBACK` and a full disk end the transaction, and what runs after that is on its own.
+    /// [`SqlxFence::write`] sees to that where the write passes the error on, and says so where it does not. Check outside
+    /// of savepoints, or what a check has remembered goes with one that is rolled back.
     ///
     /// # Errors
-    /// As [`HighWater::check`]; [`FenceError::WrongCluster`], [`FenceError::NotInstalled`], [`FenceError::Corrupt`],
-    /// [`FenceError::NotDurable`] as for a raise, [`FenceError::Busy`] and [`FenceError::Store`].
+    /// As [`HighWater::check`]; [`FenceError::Unfit`] when the transaction has ended; [`FenceError::WrongCluster`],
+    /// [`FenceError::NotInstalled`], [`FenceError::Corrupt`], [`FenceError::NotDurable`] as for a raise,
+    /// [`FenceError::Busy`] and [`FenceError::Store`].
     pub async fn check(
         &self,
         tx: &mut Transaction<'_, Sqlite>,
@@ -164,7 +171,8 @@ impl SqlxFence {
     ///
     /// # Errors
     /// As [`SqlxFence::check_all`], and whatever the write answers. A commit that failed with [`FenceError::Store`] is
-    /// unknown.
+    /// unknown; so is a write whose transaction had ended before. Close the connection after a commit that failed so: sqlx may
+    /// take it for one in a transaction from then on.
     pub async fn write<T, E: From<FenceError>>(
         &self,
         conn: &mut SqliteConnection,
@@ -179,12 +187,16 @@ impl SqlxFence {
         };
         match done {
             Ok(answer) => {
-                tx.commit().await.map_err(failed_in_sqlx("committing the write"))?;
+                let doing = "committing the write";
+                if had_ended(&mut tx).await {
+                    let _ = tx.rollback().await;
+                    return Err(FenceError::store(doing, Ended).into());
+                }
+                tx.commit().await.map_err(failed_in_sqlx(doing))?;
                 Ok(answer)
             }
             Err(error) => {
-                // Now rather than with the next call on the connection: until then it holds the lock.
-                let _ = tx.rollback().await;
+                roll_back(tx).await;
                 Err(error)
             }
         }
@@ -238,8 +250,7 @@ async fn durably(
         conn.ping().await.map_err(failed_in_sqlx(doing))?;
     }
     if conn.is_in_transaction() {
-        let why = "the connection is in a transaction, and a raise is durable when its own has committed";
-        return Err(FenceError::Unfit { why: why.into() });
+        return Err(within_another());
     }
     let before = lift(conn).await?;
     let answer = committed(conn, doing, work).await;
@@ -260,10 +271,24 @@ async fn committed(
     match work(&mut tx).await {
         Ok(()) => tx.commit().await.map_err(failed_in_sqlx(doing)),
         Err(error) => {
-            let _ = tx.rollback().await;
+            roll_back(tx).await;
             Err(error)
         }
     }
+}
+
+/// Whether the transaction is none any more, because a statement in it has ended it. sqlx cannot be asked: for it, it goes on.
+///
+/// A transaction within one is refused by SQLite, and changes nothing. Where one begins, sqlx has something to roll back; without
+/// that, its rollback would fail, and it would begin no other transaction on this connection.
+async fn had_ended(tx: &mut Transaction<'_, Sqlite>) -> bool {
+    sqlx::raw_sql("BEGIN").execute(&mut **tx).await.is_ok()
+}
+
+/// Now rather than with the next call on the connection: until then it holds the lock.
+async fn roll_back(mut tx: Transaction<'_, Sqlite>) {
+    let _ = had_ended(&mut tx).await;
+    let _ = tx.rollback().await;
 }
 
 /// Puts the connection at `synchronous = EXTRA`; answers what it was, when that has to come back.
@@ -301,14 +326,25 @@ async fn is_in_memory(conn: &mut SqliteConnection) -> Result<bool, FenceError> {
 }
 
 static LOCK_AND_READ: LazyLock<String> =
-    LazyLock::new(|| format!("{LOCK}; PRAGMA main.synchronous; PRAGMA main.journal_mode; {READ}"));
+    LazyLock::new(|| format!("{LOCK}; PRAGMA main.synchronous; PRAGMA main.journal_mode; {READ}; BEGIN"));
 
 /// Takes the write lock, and reads the settings of durability and the scope's row: what nearly every check asks, in one go,
 /// because each statement of sqlx is a way to another thread and back.
+///
+/// The last statement tells whether there is still a transaction, as [`had_ended`] does.
 async fn lock_and_read(tx: &mut Transaction<'_, Sqlite>, scope: &Scope) -> Result<Read, FenceError> {
     let doing = "locking the fence";
     let all = sqlx::query(AssertSqlSafe(LOCK_AND_READ.as_str())).bind(scope.to_string());
-    let rows = all.fetch_all(&mut **tx).await.map_err(failed_in_sqlx(doing))?;
+    let (mut rows, mut stream) = (Vec::with_capacity(3), all.fetch(&mut **tx));
+    loop {
+        match stream.try_next().await {
+            Ok(Some(row)) => rows.push(row),
+            Ok(None) => return Err(has_ended()),
+            Err(error) if found_a_transaction(&error) => break,
+            Err(error) => return Err(failed_in_sqlx(doing)(error)),
+        }
+    }
+    drop(stream);
     let synchronous: i64 = match rows.first() {
         Some(row) => row.try_get(0).map_err(failed_in_sqlx(doing))?,
         None => OFF,
@@ -383,7 +419,15 @@ impl SqlxRaiser {
 
 impl Fence for SqlxRaiser {
     fn raise<'a>(&'a self, token: &'a FencingToken) -> FenceFuture<'a, ()> {
-        Box::pin(async move { self.fence.raise(&mut *self.connection().await?, token).await })
+        Box::pin(async move {
+            let mut conn = self.connection().await?;
+            let answer = self.fence.raise(&mut conn, token).await;
+            if answer.is_err() && conn.is_in_transaction() {
+                // A commit that failed has left it so for sqlx, and no raise would come through on it any more.
+                conn.close_on_drop();
+            }
+            answer
+        })
     }
 
     fn highest<'a>(&'a self, scope: &'a Scope) -> FenceFuture<'a, Option<Epoch>> {

@@ -2,6 +2,7 @@
 
 use crate::subject::{Database, put, texts, token};
 use ringfence_core::ids::Epoch;
+use ringfence_fence::sqlite::SqliteFence;
 use ringfence_fence::{FenceError, FenceErrorKind};
 use rusqlite::TransactionBehavior::{Deferred, Immediate};
 use std::slice::from_ref;
@@ -89,6 +90,43 @@ fn a_busy_database_is_retryable_and_keeps_what_sqlite_said() {
         let source = std::error::Error::source(&error).unwrap().to_string();
         assert!(source.contains("locked"), "{source}");
     }
+}
+
+/// With a deleted journal, a reader keeps a commit out. That is busy, and whatever was written in it is gone.
+#[test]
+fn a_commit_that_is_kept_out_by_a_reader_is_busy_and_has_done_nothing() {
+    let db = Database::new("delete");
+    let (mut a, mut reader) = (db.open(), db.open());
+    let owner = token("prod/orders/17@33");
+    db.fence.raise(&mut a, &owner).unwrap();
+    a.busy_timeout(Duration::ZERO).unwrap();
+    let reads = reader.transaction().unwrap();
+    assert!(texts(&reads).is_empty());
+    let error = db.fence.write(&mut a, from_ref(&owner), |tx| put(tx, "k", "33")).unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::Busy, "{error:?}");
+    drop(reads);
+    assert!(texts(&a).is_empty() && a.is_autocommit());
+    db.fence.write(&mut a, from_ref(&owner), |tx| put(tx, "k", "33")).unwrap();
+}
+
+#[test]
+fn a_raise_in_a_transaction_of_the_user_says_what_to_do_and_leaves_it_alone() {
+    let db = Database::new("wal");
+    let mut a = db.open();
+    let owner = token("prod/orders/17@33");
+    a.execute_batch("BEGIN; INSERT INTO texts VALUES ('k', 'mine')").unwrap();
+    let errors = [
+        db.fence.raise(&mut a, &owner).unwrap_err(),
+        db.fence.force_raise(&mut a, &owner).unwrap_err(),
+        SqliteFence::install(&a, db.fence.cluster()).unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), FenceErrorKind::Unfit, "{error:?}");
+        assert!(error.to_string().contains("commit or roll back first"), "{error}");
+    }
+    a.execute_batch("COMMIT").unwrap();
+    assert_eq!(texts(&a)["k"], "mine");
+    db.fence.raise(&mut a, &owner).unwrap();
 }
 
 #[test]

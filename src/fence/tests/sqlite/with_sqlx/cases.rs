@@ -25,21 +25,59 @@ async fn synchronous(conn: &mut SqliteConnection) -> i64 {
     sqlx::query_scalar::<Sqlite, i64>("PRAGMA synchronous").fetch_one(conn).await.unwrap()
 }
 
+const ENDS: &str = "INSERT OR ROLLBACK INTO texts (key, value) VALUES ('same', '2')";
+
 #[tokio::test]
-async fn f049_a_transaction_that_a_statement_has_ended_is_told_from_a_commit() {
+async fn f049_a_transaction_that_a_statement_has_ended_is_told_from_a_commit_and_takes_no_check() {
     let db = Database::new("wal").await;
     let mut a = db.open().await;
     let owner = token("prod/orders/17@33");
     db.fence.raise(&mut a, &owner).await.unwrap();
     let wrote = db.fence.write(&mut a, from_ref(&owner), async |tx| {
         put(tx, "same", "1").await?;
-        let ends = sqlx::query("INSERT OR ROLLBACK INTO texts (key, value) VALUES ('same', '2')");
-        ends.execute(&mut **tx).await.unwrap_err();
+        sqlx::query(ENDS).execute(&mut **tx).await.unwrap_err();
         put(tx, "k", "on its own").await
     });
     let error = wrote.await.unwrap_err();
     assert_eq!(error.kind(), FenceErrorKind::Store, "{error:?}");
     assert!(std::error::Error::source(&error).unwrap().to_string().contains("OR ROLLBACK"), "{error:?}");
+
+    let mut tx = a.begin_with("BEGIN IMMEDIATE").await.unwrap();
+    put(&mut tx, "same", "1").await.unwrap();
+    sqlx::query(ENDS).execute(&mut *tx).await.unwrap_err();
+    let error = db.fence.check(&mut tx, &owner).await.unwrap_err();
+    assert_eq!(error.kind(), FenceErrorKind::Unfit, "{error:?}");
+    tx.rollback().await.unwrap();
+    // Where there is a transaction, asking has ended nothing in it.
+    let mut tx = a.begin().await.unwrap();
+    put(&mut tx, "before", "1").await.unwrap();
+    db.fence.check(&mut tx, &owner).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(texts(&mut a).await.into_keys().collect::<Vec<_>>(), ["k"]);
+}
+
+/// For sqlx, a transaction that ended by itself is open until a rollback has worked, and until then it begins no other.
+#[tokio::test]
+async fn a_connection_whose_transaction_a_statement_or_a_full_disk_has_ended_goes_on() {
+    let db = Database::new("delete").await;
+    let mut a = db.open().await;
+    let owner = token("prod/orders/17@33");
+    db.fence.raise(&mut a, &owner).await.unwrap();
+    for passes_on in [false, true] {
+        let wrote = db.fence.write(&mut a, from_ref(&owner), async |tx| {
+            put(tx, "same", "1").await?;
+            let ended = sqlx::query(ENDS).execute(&mut **tx).await.unwrap_err();
+            if passes_on { Err(FenceError::store("writing", ended)) } else { Ok(()) }
+        });
+        assert_eq!(wrote.await.unwrap_err().kind(), FenceErrorKind::Store);
+        write(&db, &mut a, &owner, "33").await.unwrap();
+        db.fence.raise(&mut a, &owner).await.unwrap();
+    }
+    run(&mut a, "PRAGMA max_page_count = 1").await;
+    write(&db, &mut a, &owner, &"x".repeat(1 << 20)).await.unwrap_err();
+    run(&mut a, "PRAGMA max_page_count = 1000000").await;
+    write(&db, &mut a, &owner, "34").await.unwrap();
+    db.fence.raise(&mut a, &owner).await.unwrap();
 }
 
 #[tokio::test]
