@@ -32,6 +32,17 @@ pub(super) fn failed(doing: &'static str, error: Error, tokens: &[FencingToken])
     })
 }
 
+/// The error of asking, before a commit, whether the transaction was still the one of its check.
+///
+/// A statement that was cut off (a `KILL`, a time limit) did nothing itself; but what ran before it may have ended the
+/// transaction, and may have taken effect. That it did nothing is said by a commit's own answer only.
+pub(super) fn not_found_out(error: FenceError) -> FenceError {
+    match error {
+        FenceError::Busy { doing, source } => FenceError::Store { doing, source },
+        other => other,
+    }
+}
+
 /// What does not follow from the values of the error alone.
 #[derive(Debug, PartialEq, Eq)]
 enum Unknown {
@@ -129,6 +140,7 @@ mod tests {
     use super::*;
     use crate::FenceErrorKind;
     use proptest::prelude::*;
+    use std::error::Error as _;
 
     fn token(text: &str) -> FencingToken {
         text.parse().unwrap()
@@ -173,6 +185,16 @@ mod tests {
         assert_eq!(missing.kind(), FenceErrorKind::NotInstalled);
         let replica = known("HY000", 1290, "running with the --read-only option", &[]).unwrap();
         assert_eq!(replica.kind(), FenceErrorKind::NotDurable);
+    }
+
+    #[test]
+    fn f049_a_transaction_that_could_not_be_asked_for_its_check_is_unknown_and_not_busy() {
+        let cut_off = || std::io::Error::other("1317: Query execution was interrupted");
+        let busy = FenceError::busy("committing the write", cut_off());
+        let error = not_found_out(busy);
+        assert!(error.kind() == FenceErrorKind::Store && !error.is_retryable(), "{error:?}");
+        assert!(error.source().unwrap().to_string().contains("1317"));
+        assert_eq!(not_found_out(FenceError::Unstamped).kind(), FenceErrorKind::Unstamped);
     }
 
     #[test]

@@ -186,14 +186,15 @@ impl MysqlFence {
     /// Commits a transaction that was checked, and finds out whether it was still the one of the check.
     ///
     /// # Errors
-    /// [`FenceError::Store`] when its last check was refused, and then nothing is written; and when it had ended before: a statement in it commits by itself, as DDL does, or an error that was
-    /// swallowed has rolled it back. What ran after that took effect on its own, without the fence. Also when the commit failed
-    /// otherwise, and its outcome is unknown; [`FenceError::Busy`] when it did nothing.
+    /// [`FenceError::Store`] when its last check was refused, and then nothing is written; and when it had ended before: a
+    /// statement in it commits by itself, as DDL does, or an error that was swallowed has rolled it back. What ran after that took
+    /// effect on its own, without the fence. Also when that could not be found out, as when the connection was lost meanwhile, and
+    /// when the commit failed otherwise: its outcome is unknown. [`FenceError::Busy`] when the commit did nothing.
     pub async fn commit(&self, mut tx: Transaction<'_, MySql>) -> Result<(), FenceError> {
         let doing = "committing the write";
         let still = sqlx::raw_sql("RELEASE SAVEPOINT ringfence_checked").execute(&mut *tx).await;
         if let Err(error) = still {
-            let error = failed(doing, error, &[]);
+            let error = failure::not_found_out(failed(doing, error, &[]));
             roll_back(tx).await;
             return Err(error);
         }

@@ -1,7 +1,7 @@
 //! F011 and T14: what a raise has answered is on the disk, and a server that cannot promise that is refused.
 
 use crate::database::{Database, connect, dump, fenced, run, texts, token};
-use crate::server::Server;
+use crate::server::{Server, skipped};
 use ringfence_fence::mysql::MysqlFence;
 use ringfence_fence::{FenceError, FenceErrorKind};
 use sqlx::Connection as _;
@@ -102,7 +102,7 @@ async fn f011_t14_a_server_that_may_forget_and_a_replica_are_refused_and_named()
 async fn t14_galera_is_refused() {
     let provider = "/usr/lib/galera/libgalera_smm.so";
     if !std::path::Path::new(provider).exists() {
-        eprintln!("SKIPPED: there is no Galera (Debian: galera-4), so its refusal was not tried");
+        skipped("Galera is not installed (Debian: galera-4), so its refusal was not tried");
         return;
     }
     let Some(server) = Server::with(&[
@@ -116,6 +116,8 @@ async fn t14_galera_is_refused() {
         return;
     };
     let db = Database::bare(&server).await;
+    let on = crate::database::ask(&mut db.open().await, "SELECT CAST(@@GLOBAL.wsrep_on AS CHAR)").await;
+    assert_eq!(on.as_deref(), Some("ON"));
     let error = MysqlFence::install(&mut db.open().await, db.fence.cluster()).await.unwrap_err();
     assert_eq!(error.kind(), FenceErrorKind::Unfit, "{error:?}");
     assert!(error.to_string().contains("Galera"), "{error}");

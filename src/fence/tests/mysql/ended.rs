@@ -98,6 +98,29 @@ async fn f049_a_commit_by_the_fence_finds_out_that_the_last_check_was_refused() 
     }
 }
 
+/// Nobody knows then whether the transaction was still the one of the check: only that no commit of it was sent.
+#[tokio::test]
+async fn f049_a_connection_that_is_lost_before_the_commit_is_unknown_and_not_busy() {
+    let Some(db) = fenced().await else { return };
+    let owner = db.raised("prod/orders/17@33").await;
+    let mut admin = db.open().await;
+    for ddl in [false, true] {
+        let mut a = db.open().await;
+        let connection = id(&mut a).await;
+        let mut tx = a.begin().await.unwrap();
+        db.fence.check(&mut tx, &owner).await.unwrap();
+        put(&mut tx, "before", "33").await.unwrap();
+        if ddl {
+            run(&mut tx, "CREATE TABLE made_meanwhile (x INT)").await;
+        }
+        run(&mut admin, &format!("KILL {connection}")).await;
+        let error = db.fence.commit(tx).await.unwrap_err();
+        assert_eq!(error.kind(), FenceErrorKind::Store, "{error:?}");
+        // Why it is not busy, which says that nothing happened.
+        assert_eq!(texts(&mut db.open().await).await.contains_key("before"), ddl);
+    }
+}
+
 #[tokio::test]
 async fn f005_a_table_can_refuse_rows_for_which_nothing_was_checked() {
     let Some(db) = fenced().await else { return };

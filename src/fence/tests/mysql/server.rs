@@ -30,17 +30,20 @@ fn found(name: &str) -> Option<PathBuf> {
     places.map(|dir| dir.join(name)).find(|program| program.is_file())
 }
 
+/// Says what was not tried, where CI does not have to have it.
+pub(crate) fn skipped(why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "CI has to have it: {why}");
+    // Not `eprintln!`, which is kept from people while the tests pass.
+    let _ = std::io::stderr().write_all(format!("SKIPPED: {why}\n").as_bytes());
+}
+
 fn program() -> Option<&'static PathBuf> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     PROGRAM
         .get_or_init(|| {
             let program = found("mariadbd").filter(|_| found("mariadb-install-db").is_some());
             if program.is_none() {
-                assert!(std::env::var_os("CI").is_none(), "MariaDB is missing, and CI has to have it");
-                // Not `eprintln!`, which is kept from people while the tests pass.
-                let said =
-                    "SKIPPED: MariaDB is not installed (Debian: mariadb-server), so its fence was not tried\n";
-                let _ = std::io::stderr().write_all(said.as_bytes());
+                skipped("MariaDB is not installed (Debian: mariadb-server), so its fence was not tried");
             }
             program
         })
