@@ -84,7 +84,8 @@ pub use with_rusqlite::SqliteFence;
 #[cfg(feature = "sqlx-sqlite")]
 pub use with_sqlx::{SqlxFence, SqlxRaiser};
 
-/// The check as one statement, for programs that do not use this crate.
+/// The check as one statement, for programs that do not use this crate. `docs/fences-sqlite.md` has the rest of what they need:
+/// the tables, the binding and the raise.
 ///
 /// Bind `:cluster`, `:scope` (`orders/17`) and `:epoch`, run it first in the transaction of the write, and look at the
 /// number of rows changed: one, and the write may go on; none, and the transaction must be rolled back. The number does

@@ -12,6 +12,7 @@ mod page;
 #[path = "../shared/payments.rs"]
 mod payments;
 mod raiser;
+mod recipe;
 mod stale;
 mod subject;
 mod with_sqlx;
