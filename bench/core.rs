@@ -45,6 +45,7 @@ impl Log {
                 replaces: None,
                 splits: false,
                 ends_drain: None,
+                ttl: None,
             }))]);
             let Outcome::Joined(session) = joined[0] else { panic!("{joined:?}") };
             session

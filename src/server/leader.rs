@@ -9,7 +9,7 @@ use crate::context::Context;
 use futures_util::future::join_all;
 use ringfence_api::Failure;
 use ringfence_core::ids::Term;
-use ringfence_core::lead::{Brake, Leadership, Settings};
+use ringfence_core::lead::{Brake, HeldTooLong, Leadership, Settings};
 use ringfence_core::mutant;
 use ringfence_core::state::{Command, Refusal};
 use std::time::Duration;
@@ -92,6 +92,12 @@ fn due(context: &Context, term: Term) -> Vec<Vec<Command>> {
              network and at this node before the workers, then `ringfence rebalance release-brake`, or wait"
         );
     }
+    for HeldTooLong { lock, grant, held } in leadership.locks.held_too_long(now, state) {
+        tracing::warn!(
+            %lock, worker = %grant.worker, epoch = %grant.epoch, held_ms = held.as_millis(),
+            "a lock is held for longer than its holder said; `ringfence lock show {lock}` tells who waits for it"
+        );
+    }
     entries
 }
 
@@ -128,6 +134,12 @@ fn log(entry: &[Command]) {
             Command::Clear { sessions } => tracing::info!(sessions = sessions.len(), "heard from again"),
             Command::Seize { partition, epoch, session } => {
                 tracing::info!(%partition, %epoch, %session, "taken by fence: its owner's connection is lost");
+            }
+            Command::SeizeLock { lock, epoch, session } => {
+                tracing::info!(%lock, %epoch, %session, "a lock is taken by fence: its holder's connection is lost");
+            }
+            Command::EndLockCooling { lock, epoch, session } => {
+                tracing::info!(%lock, %epoch, %session, "a lost lock has cooled");
             }
             Command::DrainOver { partition, epoch, .. } => {
                 tracing::warn!(%partition, %epoch, "its owner did not release it within the drain deadline");

@@ -78,6 +78,9 @@ pub fn failure(why: &Refused, state: &State) -> Failure {
             partition(*key, state),
             to.get()
         )),
+        Refused::LockHeld { .. } | Refused::OtherLockMode(_) | Refused::NoSuchLockEpoch { .. } => {
+            Failure::refused(why)
+        }
         Refused::Limit { .. } => Failure::limit(why),
         Refused::NoKeyspaces | Refused::Policy(_) | Refused::PartitionWeight(_) => Failure::invalid(why),
         Refused::PlanRunning(plan) => Failure::refused(whose::running(*plan, state)),

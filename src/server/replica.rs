@@ -221,7 +221,9 @@ impl Local {
                 Event::Partition { before, after, .. } => {
                     before.iter().chain(after).for_each(|session| self.streams.wake(*session));
                 }
-                Event::Cleared(session) | Event::Ended { session, .. } => self.streams.wake(*session),
+                Event::Cleared(session) | Event::Ended { session, .. } | Event::LockOf { session, .. } => {
+                    self.streams.wake(*session);
+                }
                 _ => {}
             }
             if matches!(

@@ -5,13 +5,20 @@
 
 use super::field::InvalidField;
 use crate::text::shown;
-use ringfence_core::ids::{Epoch, EpochFloor, KeyspaceName, NodeId, Scope, SessionId, StoreName, WorkerId};
+use ringfence_core::ids::{
+    Epoch, EpochFloor, KeyspaceName, LockName, NodeId, Scope, SessionId, StoreName, WorkerId,
+};
 use ringfence_core::state::MAX_ADDRESS_BYTES;
 use std::time::Duration;
 
 /// A keyspace's name.
 pub fn keyspace_name(field: &str, text: &str) -> Result<KeyspaceName, InvalidField> {
     KeyspaceName::new(text).map_err(|why| InvalidField::new(field, why))
+}
+
+/// A lock's name.
+pub fn lock_name(field: &str, text: &str) -> Result<LockName, InvalidField> {
+    LockName::new(text).map_err(|why| InvalidField::new(field, why))
 }
 
 /// A worker's name.

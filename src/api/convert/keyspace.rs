@@ -217,7 +217,7 @@ pub fn balance_by_from_wire(field: &str, number: i32) -> Result<BalanceBy, Inval
     }
 }
 
-fn takeover_to_wire(takeover: Takeover) -> v1::Takeover {
+pub(super) fn takeover_to_wire(takeover: Takeover) -> v1::Takeover {
     match takeover {
         Takeover::Lease => v1::Takeover::Lease,
         Takeover::Fence => v1::Takeover::Fence,
@@ -225,7 +225,7 @@ fn takeover_to_wire(takeover: Takeover) -> v1::Takeover {
 }
 
 /// A takeover that is left out is an error and never a default: it decides whether two workers may both believe.
-fn takeover_from_wire(field: &str, number: i32) -> Result<Takeover, InvalidField> {
+pub(super) fn takeover_from_wire(field: &str, number: i32) -> Result<Takeover, InvalidField> {
     match v1::Takeover::try_from(number) {
         Ok(v1::Takeover::Lease) => Ok(Takeover::Lease),
         Ok(v1::Takeover::Fence) => Ok(Takeover::Fence),

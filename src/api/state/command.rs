@@ -6,8 +6,8 @@ use super::fields::{
     keyspaces_from_wire, keyspaces_to_wire, labels_from_wire, labels_to_wire, reason_from_wire,
     reason_to_wire, weight_from_wire,
 };
-use super::{plan, refusal};
-use crate::convert::{InvalidField, checked, partition_count};
+use super::{lock, plan, refusal};
+use crate::convert::{InvalidField, checked, partition_count, wish_to_wire};
 use crate::v1::log_command as wire;
 use crate::v1::{self, log_command::Command as Wire};
 use prost::bytes::Bytes;
@@ -171,6 +171,40 @@ pub(super) fn to_wire(command: &Command) -> v1::LogCommand {
             partition: Some(key_to_wire(*partition)),
             above: above.get(),
         }),
+        Command::AcquireLock { lock, session, request, wish, waits } => {
+            Wire::AcquireLock(wire::AcquireLock {
+                lock: lock.to_string(),
+                session: session.get(),
+                number: *request,
+                wish: Some(wish_to_wire(*wish)),
+                wait: *waits,
+            })
+        }
+        Command::ReleaseLock { lock, epoch, session } => Wire::ReleaseLock(wire::ReleaseLock {
+            lock: lock.to_string(),
+            epoch: epoch.get(),
+            session: session.get(),
+        }),
+        Command::AbandonLock { lock, session, request } => Wire::AbandonLock(wire::AbandonLock {
+            lock: lock.to_string(),
+            session: session.get(),
+            number: *request,
+        }),
+        Command::SeizeLock { lock, epoch, session } => Wire::SeizeLock(wire::SeizeLock {
+            lock: lock.to_string(),
+            epoch: epoch.get(),
+            session: session.get(),
+        }),
+        Command::BreakLock { lock, epoch, at_once } => Wire::BreakLock(wire::BreakLock {
+            lock: lock.to_string(),
+            epoch: epoch.map_or(0, Epoch::get),
+            at_once: *at_once,
+        }),
+        Command::EndLockCooling { lock, epoch, session } => Wire::EndLockCooling(wire::EndLockCooling {
+            lock: lock.to_string(),
+            epoch: epoch.get(),
+            session: session.get(),
+        }),
     };
     v1::LogCommand { command: Some(command) }
 }
@@ -187,6 +221,7 @@ fn join_to_wire(join: &Join) -> wire::Join {
         replaces: join.replaces.map_or(0, SessionId::get),
         splits: join.splits,
         ends_drain_index: join.ends_drain.map_or(0, LogIndex::get),
+        ttl_ms: join.ttl.map_or(0, checked::millis),
     }
 }
 
@@ -272,6 +307,12 @@ pub(super) fn from_wire(command: v1::LogCommand) -> Result<Command, InvalidField
             ("end_reassert", Ok(Command::EndReassert { order, keyspace, partition }))
         }
         Some(Wire::RaiseAbove(c)) => ("raise_above", raise_above(c)),
+        Some(Wire::AcquireLock(c)) => ("acquire_lock", lock::acquire(c)),
+        Some(Wire::ReleaseLock(c)) => ("release_lock", lock::release(&c)),
+        Some(Wire::AbandonLock(c)) => ("abandon_lock", lock::abandon(&c)),
+        Some(Wire::SeizeLock(c)) => ("seize_lock", lock::seize(&c)),
+        Some(Wire::BreakLock(c)) => ("break_lock", lock::break_(&c)),
+        Some(Wire::EndLockCooling(c)) => ("end_lock_cooling", lock::end_cooling(&c)),
     };
     command.map_err(|e| e.within(name))
 }
@@ -322,6 +363,7 @@ fn join(c: wire::Join) -> Result<Command, InvalidField> {
         replaces: SessionId::new(c.replaces),
         splits: c.splits,
         ends_drain: Some(LogIndex::new(c.ends_drain_index)).filter(|_| c.ends_drain_index > 0),
+        ttl: Some(Duration::from_millis(c.ttl_ms)).filter(|_| c.ttl_ms > 0),
     })))
 }
 

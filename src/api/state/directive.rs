@@ -15,6 +15,7 @@ pub(super) fn subject_to_wire(subject: &Subject) -> v1::DirectiveSubject {
         Subject::Keyspace(id) => Wire::Keyspace(id.get()),
         Subject::Partition(key) => Wire::Partition(key_to_wire(*key)),
         Subject::Worker(worker) => Wire::Worker(worker.to_string()),
+        Subject::Lock(name) => Wire::Lock(name.to_string()),
     };
     v1::DirectiveSubject { subject: Some(subject) }
 }
@@ -26,6 +27,7 @@ pub(super) fn subject_from_wire(wire: Option<v1::DirectiveSubject>) -> Result<Su
         Wire::Keyspace(number) => Subject::Keyspace(KeyspaceId::new(number)),
         Wire::Partition(key) => Subject::Partition(key_from_wire(Some(key))?),
         Wire::Worker(name) => Subject::Worker(checked::worker_id("subject.worker", &name)?),
+        Wire::Lock(name) => Subject::Lock(checked::lock_name("subject.lock", &name)?),
     })
 }
 

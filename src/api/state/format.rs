@@ -6,7 +6,7 @@
 use super::error::DecodeError;
 use crate::v1;
 use prost::Message;
-use ringfence_core::ids::Epoch;
+use ringfence_core::ids::{Epoch, EpochFloor};
 use ringfence_core::state::{
     BalanceBy, Command, CoolingWhy, EndReason, GrantReason, KeyspaceParts, Outcome, PartitionParts, Phase,
     Policy, PolicyChange, Released, StateParts,
@@ -48,11 +48,20 @@ pub(super) fn format_of_state(parts: &StateParts) -> u32 {
         .map(|answer| &answer.outcomes)
         .chain(sessions.iter().flat_map(|session| session.answers.iter().map(|(_, outcomes)| outcomes)))
         .flatten()
-        .any(|outcome| matches!(outcome, Outcome::Planned(_)));
+        .any(|outcome| matches!(outcome, Outcome::Planned(_) | Outcome::Queued(_)));
     let evicted = ended.iter().any(|ended| ended.why == EndReason::Evicted || ended.life.is_some());
-    let splits = sessions.iter().any(|session| session.splits);
+    let splits = sessions.iter().any(|session| session.splits || session.keyspaces.is_empty());
+    let locked = parts.lock_epoch != EpochFloor::NONE || !parts.locks.is_empty();
     let told = !refusals.is_empty() || !reasserts.is_empty();
-    lowest(!directed && !answered && !evicted && !splits && !told && !keyspaces.iter().any(keyspace_is_new))
+    lowest(
+        !directed
+            && !answered
+            && !evicted
+            && !splits
+            && !locked
+            && !told
+            && !keyspaces.iter().any(keyspace_is_new),
+    )
 }
 
 fn lowest(first_says_it: bool) -> u32 {
@@ -73,7 +82,7 @@ fn command_is_new(command: &Command) -> bool {
         }
         Command::Grant { why, .. } | Command::Drain { why, .. } => reason_is_new(*why),
         Command::Release { how, .. } => matches!(how, Released::Restarting | Released::Behind(_)),
-        Command::Join(join) => join.splits || join.ends_drain.is_some(),
+        Command::Join(join) => join.splits || join.ends_drain.is_some() || join.ttl.is_some(),
         Command::FormCluster { .. }
         | Command::NoteNode { .. }
         | Command::DeleteKeyspace { .. }
@@ -105,7 +114,13 @@ fn command_is_new(command: &Command) -> bool {
         | Command::NoteRefusals { .. }
         | Command::Reassert { .. }
         | Command::EndReassert { .. }
-        | Command::RaiseAbove { .. } => true,
+        | Command::RaiseAbove { .. }
+        | Command::AcquireLock { .. }
+        | Command::ReleaseLock { .. }
+        | Command::AbandonLock { .. }
+        | Command::SeizeLock { .. }
+        | Command::BreakLock { .. }
+        | Command::EndLockCooling { .. } => true,
     }
 }
 

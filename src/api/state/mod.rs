@@ -12,6 +12,7 @@ mod entry;
 mod error;
 mod fields;
 mod format;
+mod lock;
 mod outcome;
 mod partition;
 mod plan;

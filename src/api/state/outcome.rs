@@ -16,6 +16,7 @@ pub(super) fn to_wire(outcomes: &[Outcome]) -> Vec<v1::StateOutcome> {
         Outcome::Granted(epoch) => Wire::Granted(epoch.get()),
         Outcome::Draining(id) => Wire::Draining(id.get()),
         Outcome::Planned(id) => Wire::PlannedIndex(id.get()),
+        Outcome::Queued(place) => Wire::Queued(*place),
     };
     outcomes.iter().map(|outcome| v1::StateOutcome { outcome: Some(one(outcome)) }).collect()
 }
@@ -31,6 +32,7 @@ pub(super) fn from_wire(wire: Vec<v1::StateOutcome>) -> Result<Vec<Outcome>, Inv
             Wire::Granted(number) => Outcome::Granted(checked::epoch("granted", number)?),
             Wire::Draining(number) => Outcome::Draining(MoveId::new(number)),
             Wire::PlannedIndex(number) => Outcome::Planned(LogIndex::new(number)),
+            Wire::Queued(place) => Outcome::Queued(place),
         })
     };
     let outcomes = wire.into_iter().enumerate();

@@ -4,7 +4,7 @@ use super::error::DecodeError;
 use super::fields::{directive_from_wire, directive_to_wire, id_from_wire, id_to_wire};
 use super::format::{format_of_state, read};
 use super::workers::{Names, Places};
-use super::{directive, outcome, partition, plan, refusal, session};
+use super::{directive, lock, outcome, partition, plan, refusal, session};
 use crate::convert::{InvalidField, checked};
 use crate::v1;
 use prost::Message as _;
@@ -42,6 +42,7 @@ fn to_wire(parts: &StateParts) -> v1::StateSnapshot {
         settings.map(|(name, s)| directive::worker_to_wire(name, s, &mut workers)).collect();
     let plans = parts.plans.iter().map(|plan| plan::to_wire(plan, &mut workers)).collect();
     let refusals = parts.refusals.iter().map(|of| refusal::writes_to_wire(of, &mut workers)).collect();
+    let locks = parts.locks.iter().map(|lock| lock::to_wire(lock, &mut workers)).collect();
     v1::StateSnapshot {
         format: format_of_state(parts),
         cluster: parts
@@ -68,6 +69,8 @@ fn to_wire(parts: &StateParts) -> v1::StateSnapshot {
         plans,
         refusals,
         reasserts: parts.reasserts.iter().map(refusal::order_to_wire).collect(),
+        lock_epoch: parts.lock_epoch.get(),
+        locks,
     }
 }
 
@@ -97,6 +100,8 @@ fn from_wire(wire: v1::StateSnapshot) -> Result<StateParts, InvalidField> {
         plans: each("plans", wire.plans, |p| plan::from_wire(p, &workers))?,
         refusals: each("refusals", wire.refusals, |w| refusal::writes_from_wire(w, &workers))?,
         reasserts: each("reasserts", wire.reasserts, |o| refusal::order_from_wire(&o))?,
+        lock_epoch: checked::floor("lock_epoch", wire.lock_epoch)?,
+        locks: each("locks", wire.locks, |l| lock::from_wire(l, &workers))?,
     })
 }
 

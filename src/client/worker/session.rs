@@ -91,6 +91,7 @@ pub(super) async fn join(
         replace,
         replace_secret: Vec::new().into(),
         splits: profile.splittable,
+        ttl_ms: 0,
     };
     let call = Call::new(Route::Leader, Effect::Repeatable).within(profile.join_within);
     let answer = coordinator

@@ -185,9 +185,13 @@ fn judge(
         Some(what @ (Subject::Partition(_) | Subject::Worker(_))) => {
             Prospect::PassedOver(SkipReason::Frozen, Hindrance::Frozen(what))
         }
-        Some(Subject::Cluster | Subject::Keyspace(_)) if mutant!("plan-through-freeze") => {
+        Some(Subject::Cluster | Subject::Keyspace(_) | Subject::Lock(_))
+            if mutant!("plan-through-freeze") =>
+        {
             Prospect::Begins(epoch)
         }
-        Some(what @ (Subject::Cluster | Subject::Keyspace(_))) => Prospect::Waits(Hindrance::Frozen(what)),
+        Some(what @ (Subject::Cluster | Subject::Keyspace(_) | Subject::Lock(_))) => {
+            Prospect::Waits(Hindrance::Frozen(what))
+        }
     }
 }

@@ -14,6 +14,7 @@ mod evenness;
 mod forgiveness;
 mod holds;
 mod loads;
+mod locks;
 mod ownerless;
 mod pace;
 mod picture;
@@ -35,6 +36,7 @@ pub use budget::Budget;
 pub use forgiveness::{FORGIVEN_AFTER, Forgiveness};
 pub use holds::Holds;
 pub use loads::{LoadSource, Loads, Weights};
+pub use locks::{HeldTooLong, LockTimers};
 pub use ownerless::Ownerless;
 pub use picture::{Outlook, ZONE_LABEL};
 pub use placing::{Placing, Settings};
@@ -75,6 +77,8 @@ pub struct Leadership {
     holds: Holds,
     /// Setbacks that owners have outlived.
     forgiveness: Forgiveness,
+    /// Lost locks that wait, and locks that are held for too long.
+    pub locks: LockTimers,
     /// Fences that are raised again.
     reasserts: reasserts::Reasserts,
     /// Who was without a connection at the last look.
@@ -91,6 +95,7 @@ impl Leadership {
         let (approved, budget, absent) = (Approved::default(), Budget::new(now, state), BTreeSet::new());
         let holds = Holds::new(state);
         let (loads, forgiveness) = (Loads::new(now, state), Forgiveness::new(now, state));
+        let locks = LockTimers::new(now, state, &lessor);
         let reasserts = reasserts::Reasserts::default();
         Leadership {
             lessor,
@@ -102,6 +107,7 @@ impl Leadership {
             loads,
             holds,
             forgiveness,
+            locks,
             reasserts,
             absent,
         }
@@ -114,7 +120,7 @@ impl Leadership {
 
     /// Takes note of what an entry changed, at the moment it was applied.
     pub fn observe(&mut self, events: &[Event], now: Instant, state: &State) {
-        if !events.is_empty() {
+        if !events.iter().all(|event| matches!(event, Event::Lock(_) | Event::LockOf { .. })) {
             self.approved.look_again();
         }
         for event in events {
@@ -152,6 +158,7 @@ impl Leadership {
                     }
                 }
                 Event::Ended { session, .. } => self.presence.ended(*session),
+                Event::Lock(name) => self.locks.observe(name, now, state, &self.lessor),
                 Event::WorkerSet { worker, weight } => {
                     if let Some(session) = state.session_of(worker).filter(|_| *weight) {
                         self.placing.reweighted(session);
@@ -201,6 +208,7 @@ impl Leadership {
         }
         self.absent = absent;
 
+        let locks = self.locks.due(now, state, &gone);
         let expiring: BTreeSet<SessionId> = leases.expire.iter().map(|(session, _)| *session).collect();
         let mut endings = Endings::default();
         for (session, suspicion) in leases.expire {
@@ -222,6 +230,7 @@ impl Leadership {
         let outlook = Outlook { absent: &self.absent, expiring: &expiring, freed: &endings.freed };
         let grants = self.placing.grants(now, state, outlook, &self.loads, &mut self.budget);
         entries.extend(pack(endings.list, grants));
+        entries.extend(locks);
         // Under the brake nothing moves that has an owner: what moves is what was lost.
         let calm =
             self.placing.brake_with(now, state, expiring.len()).is_none() || mutant!("moves-under-the-brake");

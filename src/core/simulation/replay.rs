@@ -355,6 +355,7 @@ impl Simulation {
             replaces: self.state.session_of(worker).map(Session::id),
             splits: false,
             ends_drain: None,
+            ttl: None,
         };
         self.apply(vec![Command::Join(Box::new(join))])?;
         if let Some(session) = self.state.session_of(worker).map(Session::id) {

@@ -2,6 +2,7 @@
 
 use super::answers::{Known, Request};
 use super::command::{Command, Entry};
+use super::locks::Asker;
 use super::outcome::{Applied, Event, Outcome, Refusal, Refused};
 use super::undo::Undo;
 use super::{Cluster, State};
@@ -184,6 +185,18 @@ impl Change<'_> {
                 Ok(self.end_reassert(*order, *keyspace, *partition))
             }
             Command::RaiseAbove { partition, above } => self.raise_above(*partition, *above),
+            Command::AcquireLock { lock, session, request, wish, waits } => {
+                self.acquire(lock, Asker { session: *session, request: *request, wish: *wish }, *waits)
+            }
+            Command::ReleaseLock { lock, epoch, session } => self.release_lock(lock, *epoch, *session),
+            Command::AbandonLock { lock, session, request } => {
+                Ok(self.abandon_lock(lock, *session, *request))
+            }
+            Command::SeizeLock { lock, epoch, session } => Ok(self.seize_lock(lock, *epoch, *session)),
+            Command::BreakLock { lock, epoch, at_once } => Ok(self.break_lock(lock, *epoch, *at_once)),
+            Command::EndLockCooling { lock, epoch, session } => {
+                Ok(self.end_lock_cooling(lock, *epoch, *session))
+            }
         }
     }
 

@@ -3,12 +3,13 @@
 use super::answers::Request;
 use super::directive::{PartitionChange, Subject, WorkerChange};
 use super::keyspace::{Policy, PolicyChange};
+use super::lock::LockWish;
 use super::partition::GrantReason;
 use super::plans::{PlanMove, SkipReason};
 use super::refusals::RefusalNote;
 use crate::ids::{
-    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, PartitionKey,
-    Revision, SessionId, WorkerId,
+    ClusterId, Epoch, KeyspaceId, KeyspaceName, LockName, LogIndex, MoveId, NodeId, PartitionId,
+    PartitionKey, Revision, SessionId, WorkerId,
 };
 use crate::placement::{PartitionCount, Weight};
 use std::collections::{BTreeMap, BTreeSet};
@@ -309,6 +310,65 @@ pub enum Command {
         /// Refused when it is more than [`MAX_ABOVE_JUMP`](super::MAX_ABOVE_JUMP) above the partition's.
         above: Epoch,
     },
+    /// Asks for a lock. Who holds it, or waits for it, is answered so again.
+    AcquireLock {
+        /// The lock.
+        lock: LockName,
+        /// Who asks.
+        session: SessionId,
+        /// The session's number for it, by which it can be abandoned.
+        request: u64,
+        /// Alone or together, and what counts while it is held.
+        wish: LockWish,
+        /// Joins the queue when somebody else holds the lock or waits for it. Refused then, when false.
+        waits: bool,
+    },
+    /// Gives a lock back. At an older epoch than that of the session's grant it changes nothing.
+    ReleaseLock {
+        /// The lock.
+        lock: LockName,
+        /// The epoch it was granted under.
+        epoch: Epoch,
+        /// Who held it.
+        session: SessionId,
+    },
+    /// Ends a request for a lock, whether it waits or was granted.
+    AbandonLock {
+        /// The lock.
+        lock: LockName,
+        /// Who asked.
+        session: SessionId,
+        /// The request.
+        request: u64,
+    },
+    /// Takes a lock from a session that asked to be taken from by fence, and whose connection is lost. Changes nothing when
+    /// the lock has moved on.
+    SeizeLock {
+        /// The lock.
+        lock: LockName,
+        /// The epoch that ends.
+        epoch: Epoch,
+        /// Who loses it.
+        session: SessionId,
+    },
+    /// An operator takes a lock from whoever holds it.
+    BreakLock {
+        /// The lock.
+        lock: LockName,
+        /// Only from whoever holds it under this epoch; from all, when `None`.
+        epoch: Option<Epoch>,
+        /// Waits for no lease and no delay: two may believe to hold it then, and a fence alone tells them apart.
+        at_once: bool,
+    },
+    /// A lost lock has cooled. Changes nothing when it has moved on.
+    EndLockCooling {
+        /// The lock.
+        lock: LockName,
+        /// The epoch that was lost.
+        epoch: Epoch,
+        /// Who lost it.
+        session: SessionId,
+    },
 }
 
 /// What a worker says of itself when it joins, and what the leader decided about an earlier session of its name.
@@ -336,6 +396,9 @@ pub struct Join {
     /// Its process was started anew, and this drain until the next join, by its directive, stood when it was taken in: it
     /// ends. `None`: none stood, or the process had a session before.
     pub ends_drain: Option<LogIndex>,
+    /// The longest lease that it wants; `None`: as its keyspaces say. A session that joins none needs one, and can only take
+    /// locks.
+    pub ttl: Option<Duration>,
 }
 
 /// The secret's hash and the nonce stay out of logs: who knows a nonce may take the session over.

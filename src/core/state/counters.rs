@@ -9,6 +9,8 @@ use crate::ids::{EpochFloor, KeyspaceId, LogIndex, MoveId, SessionId};
 pub(crate) struct Counters {
     /// No epoch at or below it is minted anywhere in the cluster.
     pub(crate) floor: EpochFloor,
+    /// No lock was granted an epoch above it, however many were forgotten.
+    pub(crate) lock_epoch: EpochFloor,
     pub(crate) next_keyspace: u32,
     pub(crate) next_session: u64,
     pub(crate) next_move: u64,
@@ -20,6 +22,7 @@ impl Counters {
     pub(super) const fn new() -> Counters {
         Counters {
             floor: EpochFloor::NONE,
+            lock_epoch: EpochFloor::NONE,
             next_keyspace: 1,
             next_session: 1,
             next_move: 1,

@@ -3,7 +3,7 @@
 //! A directive is remembered by the log index of its entry. What it set names it, and so does every grant that follows
 //! from it: that is how a history says by whose word a partition moved.
 
-use crate::ids::{KeyspaceId, LogIndex, PartitionKey, WorkerId};
+use crate::ids::{KeyspaceId, LockName, LogIndex, PartitionKey, WorkerId};
 use crate::placement::Weight;
 
 /// How many directives are remembered; the oldest is forgotten first.
@@ -45,6 +45,8 @@ pub enum Subject {
     Partition(PartitionKey),
     /// A worker, whether it has a session or not.
     Worker(WorkerId),
+    /// A lock.
+    Lock(LockName),
 }
 
 /// What operators set about a worker. It belongs to the name and outlives the worker's sessions. Each setting that is on

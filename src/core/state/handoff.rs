@@ -70,7 +70,7 @@ impl Change<'_> {
         }
     }
 
-    fn touch_assignment(&mut self, id: SessionId) {
+    pub(super) fn touch_assignment(&mut self, id: SessionId) {
         if mutant!("assignment-keeps-its-revision") {
             return;
         }

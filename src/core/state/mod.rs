@@ -17,6 +17,8 @@ mod directives;
 mod handoff;
 mod keyspace;
 mod keyspaces;
+mod lock;
+mod locks;
 mod outcome;
 mod partition;
 mod parts;
@@ -44,6 +46,10 @@ pub use keyspace::{
     MAX_DRAIN_DEADLINE, MAX_KEYSPACES, MAX_LOCK_DELAY, MAX_MOVES_PER_MINUTE, MAX_REJOIN_HOLD,
     MAX_TOTAL_PARTITIONS, MAX_TTL, MIN_TTL, Policy, PolicyChange, PolicyError, Takeover,
 };
+pub use lock::{
+    Lock, LockCooling, LockGrant, LockMode, LockWaiter, LockWish, LockWishError, MAX_LOCK_ALERT,
+    MAX_LOCK_WAITERS, MAX_LOCKS, MAX_SESSION_LOCKS,
+};
 pub use outcome::{Applied, Event, Outcome, Refusal, Refused};
 pub use partition::{
     Born, Cooling, CoolingWhy, Drain, GrantReason, HISTORY_LEN, MAX_FAILURE_BYTES, Partition, Phase, Setback,
@@ -61,8 +67,8 @@ pub use text::cut;
 use counters::Counters;
 
 use crate::ids::{
-    ClusterId, Epoch, EpochFloor, KeyspaceId, KeyspaceName, LogIndex, NodeId, PartitionKey, Revision,
-    SessionId, WorkerId,
+    ClusterId, Epoch, EpochFloor, KeyspaceId, KeyspaceName, LockName, LogIndex, NodeId, PartitionKey,
+    Revision, SessionId, WorkerId,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -92,6 +98,8 @@ pub struct State {
     pub(crate) refusals: VecDeque<RefusedWrites>,
     /// Orders to raise fences again, oldest first.
     pub(crate) reasserts: VecDeque<Reassert>,
+    /// The locks that somebody holds, waits for, or may believe to hold.
+    pub(crate) locks: BTreeMap<LockName, Lock>,
 }
 
 /// The cluster's identity.
@@ -123,6 +131,7 @@ impl State {
             plans: VecDeque::new(),
             refusals: VecDeque::new(),
             reasserts: VecDeque::new(),
+            locks: BTreeMap::new(),
         }
     }
 
@@ -201,11 +210,11 @@ impl State {
         self.directives.iter()
     }
 
-    /// Whether something was used already that nodes from before directives cannot read: a directive, a worker that splits,
-    /// or a write that storage refused. Only then may a leader write what they cannot read without being told to.
+    /// Whether something was used already that nodes from before directives cannot read: a directive, a worker that splits
+    /// or takes locks, or a write that storage refused. Only then may a leader write what they cannot read without being told to.
     pub fn has_what_is_new(&self) -> bool {
         let told = || self.sessions.values().any(|session| session.splits) || !self.refusals.is_empty();
-        !self.directives.is_empty() || told()
+        !self.directives.is_empty() || self.counters.lock_epoch != EpochFloor::NONE || told()
     }
 
     /// One directive, while it is remembered; that of a plan as long as the plan is.

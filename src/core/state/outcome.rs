@@ -5,7 +5,8 @@ use super::keyspace::PolicyError;
 use super::plans::PlanStage;
 use super::session::{EndReason, Suspicion};
 use crate::ids::{
-    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionKey, SessionId, WorkerId,
+    ClusterId, Epoch, KeyspaceId, KeyspaceName, LockName, LogIndex, MoveId, NodeId, PartitionKey, SessionId,
+    WorkerId,
 };
 
 /// What became of an entry.
@@ -28,7 +29,7 @@ pub enum Outcome {
     Created(KeyspaceId),
     /// The session is open; also the answer to a join repeated by the same process.
     Joined(SessionId),
-    /// The partition is granted under this epoch.
+    /// The partition or the lock is granted under this epoch.
     Granted(Epoch),
     /// The session to be granted the partition has gone, is about to, or takes nothing by an operator's word. It stays
     /// vacant; the entry stands.
@@ -37,6 +38,8 @@ pub enum Outcome {
     Draining(MoveId),
     /// The plan is open under this id.
     Planned(LogIndex),
+    /// The session waits for the lock, behind this many others.
+    Queued(u32),
 }
 
 /// The refusal of an entry.
@@ -148,9 +151,30 @@ pub enum Refused {
         /// The bound.
         bound: u64,
     },
-    /// The join serves no keyspace.
-    #[error("a worker joins at least one keyspace")]
+    /// The join serves no keyspace, and names no lease.
+    #[error(
+        "a worker joins at least one keyspace, or says how long its lease is: it can only take locks then"
+    )]
     NoKeyspaces,
+    /// Somebody holds the lock, or waits for it, and the asker does not wait.
+    #[error("lock {lock} is held{}", .by.map(|session| format!(" by session {session}")).unwrap_or_default())]
+    LockHeld {
+        /// The lock.
+        lock: LockName,
+        /// Who has held it longest; `None` when others only wait for it.
+        by: Option<SessionId>,
+    },
+    /// The session holds the lock, or waits for it, in the other mode.
+    #[error("the session holds lock {0}, or waits for it, in the other mode: release it first")]
+    OtherLockMode(LockName),
+    /// No lock was granted that epoch yet.
+    #[error("lock {lock} was never granted under epoch {epoch}")]
+    NoSuchLockEpoch {
+        /// The lock.
+        lock: LockName,
+        /// The epoch named.
+        epoch: Epoch,
+    },
     /// The policy cannot work.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -331,4 +355,13 @@ pub enum Event {
     FreezeSet(Option<KeyspaceId>),
     /// A plan started, went on or ended.
     PlanChanged(LogIndex),
+    /// Who holds a lock, or may believe to hold it, has changed.
+    Lock(LockName),
+    /// A session was granted a lock, or holds it no longer.
+    LockOf {
+        /// The lock.
+        lock: LockName,
+        /// The session.
+        session: SessionId,
+    },
 }

@@ -1,7 +1,7 @@
 //! Sessions: the lives of workers.
 
 use super::answers::SessionAnswers;
-use crate::ids::{KeyspaceId, LogIndex, PartitionKey, SessionId, WorkerId};
+use crate::ids::{KeyspaceId, LockName, LogIndex, PartitionKey, SessionId, WorkerId};
 use crate::placement::Weight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -35,6 +35,8 @@ pub struct Session {
     pub(crate) joined_unix_ms: u64,
     pub(crate) answers: SessionAnswers,
     pub(crate) splits: bool,
+    pub(crate) locks: BTreeSet<LockName>,
+    pub(crate) waits: BTreeSet<LockName>,
 }
 
 /// The nonce and the secret's hash stay out of logs.
@@ -114,7 +116,7 @@ impl Session {
         &self.worker
     }
 
-    /// Its lease: the shortest TTL of the keyspaces it joined, fixed for its life.
+    /// Its lease: the shortest TTL of the keyspaces it joined and of what it asked for, fixed for its life.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
@@ -172,6 +174,16 @@ impl Session {
     /// What it holds.
     pub fn holds(&self) -> &BTreeSet<PartitionKey> {
         &self.holds
+    }
+
+    /// The locks that it holds.
+    pub fn locks(&self) -> &BTreeSet<LockName> {
+        &self.locks
+    }
+
+    /// The locks that it waits for.
+    pub fn waits(&self) -> &BTreeSet<LockName> {
+        &self.waits
     }
 
     /// The entry that opened it.

@@ -5,6 +5,7 @@ use super::answers::SessionAnswers;
 use super::apply::Change;
 use super::command::Join;
 use super::handoff::Freed;
+use super::keyspace::{MAX_TTL, MIN_TTL, PolicyError};
 use super::outcome::{Event, Outcome, Refused};
 use super::session::{ENDED_LEN, EndReason, Ended, Life, MAX_SESSIONS, Session, Suspicion};
 use super::undo::Undo;
@@ -31,7 +32,10 @@ impl Change<'_> {
             return Ok(Outcome::Joined(id));
         }
 
-        let mut ttl = None;
+        if let Some(out) = join.ttl.filter(|ttl| !(MIN_TTL..=MAX_TTL).contains(ttl)) {
+            return Err(Refused::Policy(PolicyError::Ttl(out)));
+        }
+        let mut ttl = join.ttl;
         for id in &join.keyspaces {
             let keyspace = self.state.keyspaces.get(id).ok_or(Refused::NoSuchKeyspace(*id))?;
             if keyspace.needs_splits() && !join.splits && !mutant!("old-client-joins-a-split") {
@@ -74,6 +78,8 @@ impl Change<'_> {
                 joined_unix_ms: self.unix_ms,
                 answers: SessionAnswers::default(),
                 splits: join.splits,
+                locks: BTreeSet::new(),
+                waits: BTreeSet::new(),
             },
         );
         self.journal.push(Undo::Joined(id));
@@ -189,8 +195,10 @@ impl Change<'_> {
             EndReason::Left | EndReason::Replaced | EndReason::Evicted => Some((id, session.ttl)),
         };
         session.holds.clone_from(&holds);
-        self.journal.push(Undo::Ended(Box::new(session), forgotten));
         self.events.push(Event::Ended { session: id, why });
+        let gone = Box::new(session);
+        self.end_locks(&gone, why);
+        self.journal.push(Undo::Ended(gone, forgotten));
         for key in holds {
             self.vacate(key, Freed::SessionEnded { lease_of });
         }

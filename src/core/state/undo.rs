@@ -7,14 +7,15 @@ use super::State;
 use super::counters::Counters;
 use super::directive::{Directive, PartitionSettings, WorkerSettings};
 use super::keyspace::{Deleted, Keyspace, Policy};
+use super::lock::Lock;
 use super::partition::Partition;
 use super::plans::{ApprovedPlan, PlanMove, PlanStage};
 use super::reasserts::Reassert;
 use super::refusals::RefusedWrites;
 use super::session::{Ended, Session, Suspicion};
-use crate::ids::{EpochFloor, KeyspaceId, LogIndex, NodeId, PartitionKey, SessionId, WorkerId};
+use crate::ids::{EpochFloor, KeyspaceId, LockName, LogIndex, NodeId, PartitionKey, SessionId, WorkerId};
 use crate::placement::Partitioner;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The inverse of one change.
 pub(super) enum Undo {
@@ -60,6 +61,12 @@ pub(super) enum Undo {
     Reasserts(VecDeque<Reassert>),
     /// The floor of a partition.
     Raised(PartitionKey, Option<EpochFloor>),
+    /// A lock; `None` when it was idle.
+    Lock(LockName, Option<Box<Lock>>),
+    /// Whether a session held a lock.
+    LockHeld(SessionId, LockName, bool),
+    /// Whether a session waited for a lock.
+    LockAwaited(SessionId, LockName, bool),
 }
 
 impl State {
@@ -183,7 +190,29 @@ impl State {
                         }
                     }
                 }
+                Undo::Lock(name, before) => match before {
+                    Some(before) => drop(self.locks.insert(name, *before)),
+                    None => drop(self.locks.remove(&name)),
+                },
+                Undo::LockHeld(id, name, before) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        set(&mut session.locks, name, before);
+                    }
+                }
+                Undo::LockAwaited(id, name, before) => {
+                    if let Some(session) = self.sessions.get_mut(&id) {
+                        set(&mut session.waits, name, before);
+                    }
+                }
             }
         }
+    }
+}
+
+fn set(names: &mut BTreeSet<LockName>, name: LockName, there: bool) {
+    if there {
+        names.insert(name);
+    } else {
+        names.remove(&name);
     }
 }

@@ -168,7 +168,9 @@ impl Cursor {
             | Event::WorkerSet { .. }
             | Event::PartitionSet(_)
             | Event::FreezeSet(_)
-            | Event::PlanChanged(_) => {}
+            | Event::PlanChanged(_)
+            | Event::Lock(_)
+            | Event::LockOf { .. } => {}
         }
     }
 

@@ -61,6 +61,7 @@ impl Fed {
             replaces: None,
             splits: true,
             ends_drain: None,
+            ttl: None,
         };
         let Outcome::Joined(to) = self.apply(Command::Join(Box::new(join))) else { panic!("not joined") };
         let replaces = self.replica.lock().state.partition(key).unwrap().epoch();

@@ -119,6 +119,7 @@ fn freeze_of(what: &Subject, state: &State) -> Option<LogIndex> {
         Subject::Keyspace(id) => state.keyspace(*id)?.frozen(),
         Subject::Partition(key) => state.keyspace(key.keyspace)?.settings().get(&key.partition)?.frozen,
         Subject::Worker(worker) => state.worker_settings().get(worker)?.frozen,
+        Subject::Lock(_) => None,
     }
 }
 
@@ -134,6 +135,7 @@ fn named(what: &Subject, state: &State) -> (String, String) {
             twice(format!("partition {}/{}", keyspace(&key.keyspace), key.partition.get()))
         }
         Subject::Worker(worker) => twice(format!("worker {worker}")),
+        Subject::Lock(name) => twice(format!("lock {name}")),
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a session holds, as one stream has been told: a complete picture first, changes after it.
 
 use crate::replica::Local;
-use ringfence_api::convert::Held;
+use ringfence_api::convert::{Held, HeldLock};
 use ringfence_api::v1;
-use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionKey, SessionId};
+use ringfence_core::ids::{Epoch, KeyspaceName, LockName, LogIndex, PartitionKey, SessionId};
 use ringfence_core::mutant;
 use ringfence_core::state::Event;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,11 +19,18 @@ pub(super) struct Told {
     /// The entry up to which changes were looked at.
     seen: LogIndex,
     held: BTreeMap<PartitionKey, (Epoch, KeyspaceName)>,
+    locks: BTreeMap<LockName, Epoch>,
 }
 
 impl Told {
     pub(super) fn nothing(session: SessionId) -> Told {
-        Told { session, revision: None, seen: LogIndex::new(0), held: BTreeMap::new() }
+        Told {
+            session,
+            revision: None,
+            seen: LogIndex::new(0),
+            held: BTreeMap::new(),
+            locks: BTreeMap::new(),
+        }
     }
 
     /// True when an acknowledgement that names this revision may be sent.
@@ -54,6 +61,7 @@ impl Told {
         let mut gone = Vec::new();
         if complete {
             self.held.clear();
+            self.locks.clear();
         }
         let mut held = Vec::new();
         for key in look_at {
@@ -70,9 +78,31 @@ impl Told {
                 }
             }
         }
+        let (locks, gone_locks) = self.locks(local);
         self.revision = Some(session.assignment());
         self.seen = state.applied();
-        pieces(session.assignment().get(), complete, held, gone)
+        let mut pieces = pieces(session.assignment().get(), complete, held, gone);
+        // There are few enough for any piece, and all pieces count together.
+        if let Some(last) = pieces.last_mut() {
+            (last.locks, last.gone_locks) = (locks, gone_locks);
+        }
+        pieces
+    }
+
+    /// The locks that were granted or lost since the last look. A session has few enough to look at all of them.
+    fn locks(&mut self, local: &Local) -> (Vec<v1::HeldLock>, Vec<v1::GoneLock>) {
+        let names = local.state.session(self.session).into_iter().flat_map(|session| session.locks());
+        let held: Vec<HeldLock> =
+            names.filter_map(|name| HeldLock::read(&local.state, self.session, name)).collect();
+        let now: BTreeMap<LockName, Epoch> =
+            held.iter().map(|held| (held.lock.clone(), held.epoch)).collect();
+        let before = std::mem::replace(&mut self.locks, now);
+        let is_new = |held: &HeldLock| before.get(&held.lock) != Some(&held.epoch);
+        let news = held.into_iter().filter(is_new).map(v1::HeldLock::from).collect();
+        let is_gone = |(name, epoch): &(&LockName, &Epoch)| self.locks.get(*name) != Some(*epoch);
+        let gone = before.iter().filter(is_gone);
+        let gone = gone.map(|(name, epoch)| v1::GoneLock { lock: name.to_string(), epoch: epoch.get() });
+        (news, gone.collect())
     }
 }
 
@@ -94,7 +124,14 @@ fn pieces(
         let piece: Vec<v1::Held> = held.by_ref().take(PIECE).collect();
         let of_gone: Vec<v1::Gone> = gone.drain(..gone.len().min(PIECE)).collect();
         let more = held.peek().is_some() || !gone.is_empty();
-        pieces.push(v1::Assignment { revision, complete, more, held: piece, gone: of_gone });
+        pieces.push(v1::Assignment {
+            revision,
+            complete,
+            more,
+            held: piece,
+            gone: of_gone,
+            ..Default::default()
+        });
         if !more {
             return pieces;
         }

@@ -77,8 +77,11 @@ fn parse(request: &v1::JoinRequest) -> Result<Join, Failure> {
     if !request.labels.iter().all(|(key, value)| !key.is_empty() && fits(key) && fits(value)) {
         return Err(invalid("labels: a key or value has at most 63 bytes and no control character".into()));
     }
-    if request.keyspaces.is_empty() || request.keyspaces.len() > MAX_JOINED_KEYSPACES {
-        return Err(invalid(format!("keyspaces: a worker joins 1 to {MAX_JOINED_KEYSPACES}")));
+    if request.keyspaces.len() > MAX_JOINED_KEYSPACES {
+        return Err(invalid(format!("keyspaces: a worker joins at most {MAX_JOINED_KEYSPACES}")));
+    }
+    if request.keyspaces.is_empty() && request.ttl_ms == 0 {
+        return Err(invalid("keyspaces: there is none; a worker that only takes locks says ttl_ms".into()));
     }
     Ok(Join {
         worker: WorkerId::new(&request.worker).map_err(|e| invalid(format!("worker: {e}")))?,
@@ -91,6 +94,7 @@ fn parse(request: &v1::JoinRequest) -> Result<Join, Failure> {
         replaces: None,
         splits: request.splits,
         ends_drain: None,
+        ttl: Some(Duration::from_millis(request.ttl_ms)).filter(|ttl| !ttl.is_zero()),
     })
 }
 

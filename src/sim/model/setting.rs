@@ -52,6 +52,7 @@ pub(super) fn join(worker: usize, nonce: u128, replaces: Option<SessionId>) -> C
         replaces,
         splits: true,
         ends_drain: None,
+        ttl: None,
     }))
 }
 

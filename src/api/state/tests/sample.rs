@@ -2,13 +2,14 @@
 //! change here is a change of them.
 
 use ringfence_core::ids::{
-    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, PartitionKey,
-    Revision, SessionId, StoreName, WorkerId,
+    ClusterId, Epoch, KeyspaceId, KeyspaceName, LockName, LogIndex, MoveId, NodeId, PartitionId,
+    PartitionKey, Revision, SessionId, StoreName, WorkerId,
 };
 use ringfence_core::placement::{PartitionCount, Weight};
 use ringfence_core::state::{
-    BalanceBy, Command, Entry, GrantReason, Join, PartitionChange, PlanMove, PlanStep, Policy, PolicyChange,
-    RefusalNote, RefusedWrite, Released, Request, SkipReason, State, Subject, Takeover, WorkerChange,
+    BalanceBy, Command, Entry, GrantReason, Join, LockMode, LockWish, PartitionChange, PlanMove, PlanStep,
+    Policy, PolicyChange, RefusalNote, RefusedWrite, Released, Request, SkipReason, State, Subject, Takeover,
+    WorkerChange,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -75,6 +76,7 @@ fn join(name: &str, nonce: u128, replaces: Option<SessionId>) -> Command {
         replaces,
         splits: false,
         ends_drain: None,
+        ttl: None,
     }))
 }
 
@@ -219,7 +221,48 @@ fn commands_of_format_2() -> Vec<(&'static str, Command)> {
             Command::EndReassert { order: plan, keyspace: id, partition: Some(PartitionId::new(0)) },
         ),
         ("raise_above", Command::RaiseAbove { partition: key(5), above: epoch(1 << 40) }),
+        ("direct_lock", direct(Subject::Lock(lock("nightly")))),
+        ("join_for_locks", join_for_locks("locker", 1 << 100)),
+        ("acquire_lock", acquire("nightly", 1, 7, wish())),
+        ("try_lock", try_lock("nightly", 1, 300, LockWish::new(LockMode::Shared))),
+        (
+            "release_lock",
+            Command::ReleaseLock { lock: lock("nightly"), epoch: epoch(42), session: session(1) },
+        ),
+        ("abandon_lock", Command::AbandonLock { lock: lock("nightly"), session: session(1), request: 7 }),
+        ("seize_lock", Command::SeizeLock { lock: lock("nightly"), epoch: epoch(42), session: session(1) }),
+        ("break_lock", Command::BreakLock { lock: lock("nightly"), epoch: Some(epoch(42)), at_once: false }),
+        ("break_lock_at_once", Command::BreakLock { lock: lock("nightly"), epoch: None, at_once: true }),
+        (
+            "end_lock_cooling",
+            Command::EndLockCooling { lock: lock("nightly"), epoch: epoch(42), session: session(1) },
+        ),
     ]
+}
+
+fn lock(name: &str) -> LockName {
+    LockName::new(name).unwrap()
+}
+
+fn wish() -> LockWish {
+    let (delay, alert) = (Duration::from_millis(2_500), Some(Duration::from_secs(30)));
+    LockWish::new(LockMode::Exclusive).with(Takeover::Fence, delay, alert).unwrap()
+}
+
+fn acquire(name: &str, of: u64, request: u64, wish: LockWish) -> Command {
+    Command::AcquireLock { lock: lock(name), session: session(of), request, wish, waits: true }
+}
+
+fn try_lock(name: &str, of: u64, request: u64, wish: LockWish) -> Command {
+    Command::AcquireLock { lock: lock(name), session: session(of), request, wish, waits: false }
+}
+
+/// It serves no keyspace.
+fn join_for_locks(name: &str, nonce: u128) -> Command {
+    let Command::Join(mut join) = join(name, nonce, None) else { panic!("a join") };
+    join.keyspaces = BTreeSet::new();
+    join.ttl = Some(Duration::from_millis(4_500));
+    Command::Join(join)
 }
 
 fn refusal(scope: &str, observed: bool) -> RefusalNote {
@@ -426,5 +469,16 @@ pub(crate) fn state_of_format_2() -> State {
     apply(vec![Command::EndReassert { order: one, keyspace: began, partition: zero }]);
     apply(vec![Command::RaiseAbove { partition: half(1), above: epoch(1 << 40) }]);
     apply(vec![direct(Subject::Cluster, "freeze"), Command::Freeze { keyspace: None, frozen: true }]);
+    // Held together, lost by one of them, and waited for; and one whose holder's session has ended.
+    apply(vec![join_for_locks("l8", 8)]);
+    apply(vec![join_for_locks("l9", 9)]);
+    apply(vec![join_for_locks("l10", 10)]);
+    let delayed = LockWish::new(LockMode::Shared);
+    let delayed = delayed.with(Takeover::Lease, Duration::from_secs(1), None).unwrap();
+    apply(vec![acquire("nightly", 8, 1, delayed), acquire("nightly", 9, 1, delayed)]);
+    apply(vec![acquire("nightly", 10, 1, wish())]);
+    apply(vec![acquire("hourly", 9, 2, wish()), acquire("hourly", 10, 2, wish())]);
+    apply(vec![Command::Evict { session: session(9) }]);
+
     state
 }

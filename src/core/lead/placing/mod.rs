@@ -163,7 +163,11 @@ impl Placing {
                 self.vacant.add(*keyspace, now);
                 self.unbalanced.add(*keyspace, now);
             }
-            Event::Suspected(_) | Event::PlanChanged(_) | Event::Split(_) => {}
+            Event::Suspected(_)
+            | Event::PlanChanged(_)
+            | Event::Split(_)
+            | Event::Lock(_)
+            | Event::LockOf { .. } => {}
             Event::Cleared(_) => self.somebody_is_back(),
         }
     }

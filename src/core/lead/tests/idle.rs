@@ -41,6 +41,7 @@ impl Large {
             replaces: None,
             splits: true,
             ends_drain: None,
+            ttl: None,
         }))]);
     }
 

@@ -7,6 +7,7 @@ mod idle;
 mod incidents;
 mod leases;
 mod loads;
+mod locks;
 mod operators;
 mod placing;
 mod presence;

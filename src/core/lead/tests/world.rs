@@ -143,6 +143,7 @@ impl World {
             replaces: self.state.session_of(&worker).map(Session::id),
             splits: true,
             ends_drain: None,
+            ttl: None,
         };
         self.apply(vec![Command::Join(Box::new(join))]);
         let session = self.state.session_of(&worker).unwrap();

@@ -78,6 +78,7 @@ impl Log {
             replaces: self.state.session_of(&worker).map(Session::id),
             splits: true,
             ends_drain: None,
+            ttl: None,
         };
         self.apply(now, Command::Join(Box::new(join)));
         self.state.session_of(&worker).unwrap().id()

@@ -1,7 +1,9 @@
 //! Parts made into a state, if they can have been one.
 
 use super::{KeyspaceParts, OperatorAnswer, PartitionParts, SessionParts, StateParts, splits, told};
-use crate::ids::{Epoch, EpochFloor, KeyspaceId, KeyspaceName, LogIndex, PartitionKey, SessionId, WorkerId};
+use crate::ids::{
+    Epoch, EpochFloor, KeyspaceId, KeyspaceName, LockName, LogIndex, PartitionKey, SessionId, WorkerId,
+};
 use crate::placement::{PartitionCount, PartitionCountError};
 use crate::state::State;
 use crate::state::answers::{OPERATOR_ANSWERS, OperatorAnswers, SESSION_ANSWERS, SessionAnswers};
@@ -101,6 +103,14 @@ pub enum PartsError {
         /// What is wrong.
         why: &'static str,
     },
+    /// A lock contradicts itself, or the sessions that hold it or wait for it.
+    #[error("lock {lock}: {why}")]
+    Lock {
+        /// The lock.
+        lock: LockName,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// A session contradicts itself or what is known of ended ones.
     #[error("session {session}: {why}")]
     Session {
@@ -120,6 +130,7 @@ impl State {
     pub fn from_parts(parts: StateParts) -> Result<State, PartsError> {
         let check = Check(Counters {
             floor: parts.floor,
+            lock_epoch: parts.lock_epoch,
             next_keyspace: parts.next_keyspace,
             next_session: parts.next_session,
             next_move: parts.next_move,
@@ -132,6 +143,7 @@ impl State {
         let ended = check.ended(parts.ended, &sessions)?;
         let (keyspaces, names) = check.keyspaces(parts.keyspaces, &mut sessions)?;
         splits::sessions(&keyspaces, &sessions)?;
+        let locks = check.locks(parts.locks, &mut sessions)?;
         let deleted = deleted(parts.deleted, &names)?;
         let answers = check.operator_answers(parts.answers, parts.answers_dropped)?;
         let directives = check.directives(parts.directives)?;
@@ -157,6 +169,7 @@ impl State {
             plans,
             refusals,
             reasserts,
+            locks,
         })
     }
 }
@@ -172,9 +185,9 @@ fn deleted(parts: Vec<Deleted>, names: &Names) -> Result<VecDeque<Deleted>, Part
 }
 
 /// The counters, which everything is held against.
-pub(super) struct Check(Counters);
+pub(super) struct Check(pub(super) Counters);
 
-type Sessions = BTreeMap<SessionId, Session>;
+pub(super) type Sessions = BTreeMap<SessionId, Session>;
 type Workers = BTreeMap<WorkerId, SessionId>;
 type Keyspaces = BTreeMap<KeyspaceId, Keyspace>;
 type Names = BTreeMap<KeyspaceName, KeyspaceId>;
@@ -221,9 +234,6 @@ impl Check {
                 return wrong("it is suspected for another time than 1 or 2 thirds of its ttl");
             }
         }
-        if part.keyspaces.is_empty() {
-            return wrong("it serves no keyspace");
-        }
         for keyspace in &part.keyspaces {
             self.given_keyspace(*keyspace)?;
         }
@@ -254,6 +264,8 @@ impl Check {
                 kept: part.answers.into_iter().collect(),
             },
             splits: part.splits,
+            locks: BTreeSet::new(),
+            waits: BTreeSet::new(),
         })
     }
 
@@ -470,7 +482,11 @@ impl Check {
             Outcome::Joined(id) => self.given_session(*id),
             Outcome::Draining(id) => given("move", id.get(), self.0.next_move),
             Outcome::Planned(id) => self.applied("the opening of a plan", *id),
-            Outcome::Done | Outcome::Unchanged | Outcome::Granted(_) | Outcome::LeftVacant => Ok(()),
+            Outcome::Done
+            | Outcome::Unchanged
+            | Outcome::Granted(_)
+            | Outcome::LeftVacant
+            | Outcome::Queued(_) => Ok(()),
         })
     }
 }

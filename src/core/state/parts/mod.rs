@@ -9,6 +9,7 @@
 
 mod check;
 mod directed;
+mod locks;
 mod splits;
 mod told;
 
@@ -18,6 +19,7 @@ use super::State;
 use super::answers::OperatorAnswers;
 use super::directive::{Directive, PartitionSettings, WorkerSettings};
 use super::keyspace::{Deleted, Keyspace, Policy};
+use super::lock::Lock;
 use super::outcome::Outcome;
 use super::partition::{Born, Partition, Phase, Setback, Tenure};
 use super::plans::ApprovedPlan;
@@ -37,6 +39,8 @@ pub struct StateParts {
     pub cluster: Option<Cluster>,
     /// No epoch at or below it is minted anywhere in the cluster.
     pub floor: EpochFloor,
+    /// No lock was granted an epoch above it.
+    pub lock_epoch: EpochFloor,
     /// The number of the next keyspace to be created.
     pub next_keyspace: u32,
     /// The number of the next session to be opened.
@@ -73,6 +77,8 @@ pub struct StateParts {
     pub refusals: Vec<RefusedWrites>,
     /// Orders to raise fences again, oldest first.
     pub reasserts: Vec<Reassert>,
+    /// The locks that somebody holds, waits for, or may believe to hold; ascending by name.
+    pub locks: Vec<Lock>,
 }
 
 /// A keyspace.
@@ -115,7 +121,7 @@ pub struct PartitionParts {
     pub born: Option<Born>,
 }
 
-/// A live session, but for what it holds: that follows from the partitions' owners.
+/// A live session, but for what it holds: that follows from the partitions' owners and from the locks.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionParts {
     /// Its id.
@@ -134,7 +140,7 @@ pub struct SessionParts {
     pub weight: Weight,
     /// Free labels.
     pub labels: BTreeMap<String, String>,
-    /// The keyspaces it serves; some may have been deleted since it joined.
+    /// The keyspaces it serves; some may have been deleted since it joined, and one that only takes locks serves none.
     pub keyspaces: BTreeSet<KeyspaceId>,
     /// It takes nothing new.
     pub withdrawn: bool,
@@ -181,6 +187,7 @@ impl State {
         StateParts {
             cluster: self.cluster.clone(),
             floor: self.counters.floor,
+            lock_epoch: self.counters.lock_epoch,
             next_keyspace: self.counters.next_keyspace,
             next_session: self.counters.next_session,
             next_move: self.counters.next_move,
@@ -199,6 +206,7 @@ impl State {
             plans: self.plans.iter().cloned().collect(),
             refusals: self.refusals.iter().cloned().collect(),
             reasserts: self.reasserts.iter().cloned().collect(),
+            locks: self.locks.values().cloned().collect(),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | `retries` | requests that take effect once |
 //! | `epochs` | G2 and the ends of ranges |
 //! | `entries` | all or nothing, and the one exception |
+//! | `locks` | who gets a lock, in which order, and what a lost one waits for |
 //! | `directives` | what operators decide |
 //! | `plans` | plans that an operator approved |
 //! | `splits` | every partition of a keyspace in two |
@@ -21,6 +22,7 @@ mod directives;
 mod entries;
 mod epochs;
 mod handoff;
+mod locks;
 mod parts;
 mod plans;
 mod properties;

@@ -1,10 +1,10 @@
 //! What no state can have had is refused as parts, each for its own reason.
 
 use super::world::{World, drain, epoch, failed, join, secs};
-use crate::ids::{EpochFloor, KeyspaceName, LogIndex, SessionId};
+use crate::ids::{EpochFloor, KeyspaceName, LockName, LogIndex, SessionId};
 use crate::state::{
-    Command, Cooling, CoolingWhy, HISTORY_LEN, Join, Life, Outcome, PartsError, Phase, PolicyChange, Request,
-    State, StateParts, Suspicion,
+    Command, Cooling, CoolingWhy, HISTORY_LEN, Join, Life, LockCooling, LockMode, LockWish, Outcome,
+    PartsError, Phase, PolicyChange, Request, State, StateParts, Suspicion, Takeover,
 };
 
 /// A state with something in every corner.
@@ -33,7 +33,51 @@ fn full() -> StateParts {
     let seen = LogIndex::new(0);
     world.apply(Some(Request::Operator { id: 5, seen }), clear()).outcome.unwrap();
     world.apply(Some(Request::Operator { id: 6, seen }), clear()).outcome.unwrap();
+    let lock = |name| LockName::new(name).unwrap();
+    let wish = LockWish::new(LockMode::Shared).with(Takeover::Lease, secs(1), None).unwrap();
+    let acquire = |name, session, wish| Command::AcquireLock {
+        lock: lock(name),
+        session,
+        request: 1,
+        wish,
+        waits: true,
+    };
+    world.ok(acquire("l", a2, wish));
+    world.ok(acquire("l", b, wish));
+    let c = world.join("c", keyspace);
+    world.ok(acquire("l", c, LockWish::new(LockMode::Exclusive)));
+    world.ok(acquire("m", c, wish));
+    world.ok(Command::Evict { session: c });
+    let d = world.join("d", keyspace);
+    world.ok(acquire("l", d, LockWish::new(LockMode::Exclusive)));
     world.state.to_parts()
+}
+
+fn locked(why: &str, break_it: impl FnOnce(&mut StateParts)) {
+    let error = refuse(break_it);
+    assert!(matches!(error, PartsError::Lock { .. }) && error.to_string().contains(why), "{error}");
+}
+
+#[test]
+fn g2_locks_that_contradict_themselves_or_their_sessions_are_refused() {
+    let gone = SessionId::new(99).unwrap();
+    locked("never granted", |p| p.lock_epoch = EpochFloor::NONE);
+    locked("have two", |p| p.locks[0].grants[1].epoch = epoch(2));
+    locked("twice under one epoch", |p| p.locks[0].grants[1].session = p.locks[0].grants[0].session);
+    locked("another worker's", |p| p.locks[0].grants[0].worker = crate::ids::WorkerId::new("z").unwrap());
+    locked("one holds it alone", |p| p.locks[0].grants[0].wish = LockWish::new(LockMode::Exclusive));
+    locked("nobody holds it", |p| p.locks[0].grants.clear());
+    locked("not there waits", |p| p.locks[0].queue[0].session = gone);
+    locked("holds it and waits", |p| p.locks[0].queue[0].session = p.locks[0].grants[0].session);
+    locked("free for whoever is next", |p| p.locks[0].queue[0].wish = LockWish::new(LockMode::Shared));
+    locked("waits for nothing", |p| {
+        p.locks[1].grants[0].cooling = Some(LockCooling { lease: None, then: secs(0) });
+    });
+    locked("is not there, or is", |p| p.locks[1].grants[0].cooling = None);
+    let twice = refuse(|p| p.locks[1].name = p.locks[0].name.clone());
+    assert!(matches!(twice, PartsError::Order { what: "the locks" }), "{twice}");
+    let to_come = refuse(|p| p.locks[0].grants[1].at = LogIndex::new(9_999));
+    assert!(matches!(to_come, PartsError::NotAppliedYet { .. }), "{to_come}");
 }
 
 fn refuse(break_it: impl FnOnce(&mut StateParts)) -> PartsError {
@@ -147,7 +191,7 @@ fn nothing_is_of_an_entry_that_was_not_applied_yet() {
         |p, late| p.sessions[0].joined = late,
         |p, late| p.sessions[0].assignment = late,
         |p, late| p.sessions[0].suspicion = Some(Suspicion { thirds: 1, at: late }),
-        |p, late| p.ended[1].at = late,
+        |p, late| p.ended[2].at = late,
         |p, late| p.keyspaces[0].partitions[2].history[1].at = late,
         |p, late| p.answers[1].at = late,
         |p, late| {
@@ -197,7 +241,6 @@ fn f059_a_name_has_one_bearer() {
 
 #[test]
 fn a_session_that_contradicts_itself_is_refused() {
-    session("no keyspace", |p| p.sessions[0].keyspaces.clear());
     session("1 or 2 thirds", |p| p.sessions[0].suspicion = Some(Suspicion { thirds: 3, at: p.applied }));
     session("older than it is", |p| p.sessions[0].assignment = LogIndex::new(1));
     session("it has settled", |p| p.sessions[0].settled_below = 9);

@@ -1,9 +1,9 @@
 //! What holds after any sequence of entries.
 
 use super::random::{command, entry, state_after, throws};
-use crate::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, PartitionKey, SessionId};
+use crate::ids::{Epoch, KeyspaceName, LockName, LogIndex, PartitionId, PartitionKey, SessionId};
 use crate::placement::Share;
-use crate::state::{Born, Command, Entry, HISTORY_LEN, Keyspace, Outcome, Phase, State};
+use crate::state::{Born, Command, Entry, HISTORY_LEN, Keyspace, LockMode, Outcome, Phase, State};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -133,6 +133,39 @@ proptest! {
         }
     }
 
+    /// G2 for locks: an epoch belongs to one lock and to one holder, or to those who hold it together, and is above every
+    /// earlier one, however often the lock was forgotten meanwhile.
+    #[test]
+    fn g2_t46_a_lock_s_epoch_is_granted_to_one_session_or_to_those_who_share_it(throws in throws(120)) {
+        let mut state = State::new();
+        let mut granted: BTreeMap<Epoch, (LockName, LockMode, SessionId)> = BTreeMap::new();
+        let mut above = None;
+        for (index, throw) in (1..).zip(&throws) {
+            let entry = entry(&state, throw);
+            state.apply(LogIndex::new(index), &entry);
+            let mut newest = above;
+            for lock in state.locks() {
+                for grant in lock.holders() {
+                    let holder = (lock.name.clone(), grant.wish.mode(), grant.session);
+                    match granted.get(&grant.epoch) {
+                        Some((name, LockMode::Shared, _)) => {
+                            prop_assert_eq!((name, LockMode::Shared), (&lock.name, grant.wish.mode()));
+                        }
+                        Some(other) => prop_assert_eq!(other, &holder),
+                        None => {
+                            prop_assert!(above < Some(grant.epoch), "{} after {:?}", grant.epoch, above);
+                            newest = newest.max(Some(grant.epoch));
+                            granted.insert(grant.epoch, holder);
+                        }
+                    }
+                }
+                let alone = lock.grants.iter().any(|grant| grant.wish.mode() == LockMode::Exclusive);
+                prop_assert!(!alone || lock.grants.len() == 1, "held alone, and by others: {:?}", lock);
+            }
+            above = newest;
+        }
+    }
+
     /// A wall time is shown and never compared: leaders whose clocks are apart, or jump, make the same history.
     #[test]
     fn t26_wall_clocks_are_for_display_and_change_nothing(throws in throws(80), jump in any::<u64>()) {
@@ -238,11 +271,20 @@ fn the_random_histories_reach_every_phase_and_every_outcome() {
                             Outcome::LeftVacant => "left vacant",
                             Outcome::Draining(_) => "draining",
                             Outcome::Planned(_) => "planned",
+                            Outcome::Queued(_) => "queued",
                         };
                         *seen.entry(name).or_default() += 1;
                     }
                 }
             }
+        }
+        for grant in state.locks().flat_map(|lock| &lock.grants) {
+            let name = match (grant.cooling, grant.wish.mode()) {
+                (Some(_), _) => "a lock cools",
+                (None, LockMode::Shared) => "a lock is held together",
+                (None, LockMode::Exclusive) => "a lock is held alone",
+            };
+            *seen.entry(name).or_default() += 1;
         }
         for (key, _) in partitions(&state) {
             let name = match state.partition(key).expect("listed").phase() {
@@ -254,6 +296,6 @@ fn the_random_histories_reach_every_phase_and_every_outcome() {
             *seen.entry(name).or_default() += 1;
         }
     }
-    assert_eq!(seen.len(), 16, "{seen:?}");
+    assert_eq!(seen.len(), 20, "{seen:?}");
     assert!(seen.values().all(|count| *count >= 20), "{seen:?}");
 }

@@ -4,14 +4,14 @@
 //! live session, the current epoch, and now and then one that is gone, stale or never was.
 
 use super::core::ids::{
-    ClusterId, Epoch, KeyspaceId, KeyspaceName, LogIndex, MoveId, NodeId, PartitionId, PartitionKey,
-    Revision, Scope, SessionId, StoreName, WorkerId,
+    ClusterId, Epoch, KeyspaceId, KeyspaceName, LockName, LogIndex, MoveId, NodeId, PartitionId,
+    PartitionKey, Revision, Scope, SessionId, StoreName, WorkerId,
 };
 use super::core::placement::{PartitionCount, Weight};
 use super::core::state::{
-    BalanceBy, Command, Entry, GrantReason, Join, Keyspace, Partition, PartitionChange, Phase, PlanMove,
-    PlanStep, Policy, PolicyChange, RefusalNote, RefusedWrite, Released, Request, Session, SkipReason, State,
-    Subject, Takeover, WorkerChange,
+    BalanceBy, Command, Entry, GrantReason, Join, Keyspace, LockMode, LockWish, Partition, PartitionChange,
+    Phase, PlanMove, PlanStep, Policy, PolicyChange, RefusalNote, RefusedWrite, Released, Request, Session,
+    SkipReason, State, Subject, Takeover, WorkerChange,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         (Some(_), None) if kind % 4 != 0 => 7,
         _ => kind,
     };
-    match kind % 66 {
+    match kind % 78 {
         0 => Command::FormCluster {
             cluster: ClusterId::new(["c1", "c2"][usize::from(a % 8 == 0)]).expect("a name"),
             lineage: u64::from(b),
@@ -176,6 +176,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
         },
         64 => Command::RaiseAbove { partition, above: jump(epoch, c, d) },
         65 => Command::Release { partition, epoch, session: owner, how: Released::Behind(jump(epoch, c, d)) },
+        66..=76 => lock_command(state, dice),
         // A plan's move begins.
         _ => match state.running_plan().and_then(|plan| plan.moves.first()) {
             Some(planned) => Command::Drain {
@@ -187,6 +188,30 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
             },
             None => Command::EndCooling { partition, epoch },
         },
+    }
+}
+
+/// About one of three locks, of somebody who holds it or of anybody.
+fn lock_command(state: &State, [_, a, b, c, d, e]: Dice) -> Command {
+    let lock = LockName::new(["a", "b", "c"][usize::from(a % 3)]).expect("a name");
+    let grant = pick(state.lock(&lock).into_iter().flat_map(|lock| lock.grants.iter()), b);
+    let epoch = grant.map_or(1, |grant| grant.epoch.get());
+    let epoch = Epoch::new(if c % 16 == 15 { epoch + 1 } else { epoch }).expect("far below the cap");
+    let anybody = session(state, d);
+    let holder = grant.map(|grant| grant.session).filter(|_| d % 8 != 7).unwrap_or(anybody);
+    let mode = if e % 3 == 0 { LockMode::Shared } else { LockMode::Exclusive };
+    let takeover = if e % 5 == 0 { Takeover::Fence } else { Takeover::Lease };
+    let delay = Duration::from_millis(u64::from(e % 4) * 500);
+    let alert = (e % 7 == 0).then(|| Duration::from_secs(1));
+    let wish = LockWish::new(mode).with(takeover, delay, alert).expect("within bounds");
+    let request = u64::from(c % 8) + 1;
+    match b % 16 {
+        0..=7 => Command::AcquireLock { lock, session: anybody, request, wish, waits: c % 8 != 7 },
+        8..=10 => Command::ReleaseLock { lock, epoch, session: holder },
+        11 => Command::AbandonLock { lock, session: holder, request },
+        12 => Command::SeizeLock { lock, epoch, session: holder },
+        13 => Command::BreakLock { lock, epoch: (c % 2 == 0).then_some(epoch), at_once: d % 4 == 0 },
+        _ => Command::EndLockCooling { lock, epoch, session: holder },
     }
 }
 
@@ -287,6 +312,7 @@ fn join(state: &State, [_, a, b, c, d, e]: Dice) -> Join {
         replaces: if d % 2 == 0 { holder } else { None },
         splits: e % 16 != 15,
         ends_drain,
+        ttl: (e % 4 == 3).then(|| Duration::from_secs(u64::from(e % 5) * 200 + 1)),
     }
 }
 

@@ -41,6 +41,7 @@ pub(super) fn join(name: &str, nonce: u128, keyspace: KeyspaceId) -> Join {
         replaces: None,
         splits: true,
         ends_drain: None,
+        ttl: None,
     }
 }
 

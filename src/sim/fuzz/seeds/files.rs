@@ -76,6 +76,7 @@ fn story_of_a_cluster() -> Vec<Entry> {
             replaces,
             splits: true,
             ends_drain: None,
+            ttl: None,
         }))
     };
     let grant = |partition, replaces: Option<u64>, to| Command::Grant {

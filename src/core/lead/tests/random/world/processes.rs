@@ -138,6 +138,7 @@ impl World {
             replaces: state.session_of(&process.worker).map(Session::id),
             splits: true,
             ends_drain: None,
+            ttl: None,
         };
         let term = self.nodes[node].leads.unwrap_or(0);
         self.propose(term, vec![Command::Join(Box::new(join))]);
