@@ -19,6 +19,8 @@ pub struct HeldLock {
     pub mode: LockMode,
     /// When the next one gets it if the holder is silent.
     pub takeover: Takeover,
+    /// The session's request that it was granted to.
+    pub number: u64,
 }
 
 /// A grant of a lock, as people and programs are shown it.
@@ -70,8 +72,8 @@ impl HeldLock {
     /// What the session holds of the lock.
     pub fn read(state: &State, session: SessionId, lock: &LockName) -> Option<HeldLock> {
         let grant = state.lock(lock)?.held_by(session)?;
-        let (mode, takeover) = (grant.wish.mode(), grant.wish.takeover());
-        Some(HeldLock { lock: lock.clone(), epoch: grant.epoch, mode, takeover })
+        let (mode, takeover, number) = (grant.wish.mode(), grant.wish.takeover(), grant.request);
+        Some(HeldLock { lock: lock.clone(), epoch: grant.epoch, mode, takeover, number })
     }
 }
 
@@ -163,6 +165,7 @@ impl From<HeldLock> for v1::HeldLock {
             epoch: from.epoch.get(),
             mode: mode_to_wire(from.mode),
             takeover: takeover_to_wire(from.takeover).into(),
+            number: from.number,
         }
     }
 }
@@ -176,6 +179,7 @@ impl TryFrom<v1::HeldLock> for HeldLock {
             epoch: checked::epoch("epoch", wire.epoch)?,
             mode: mode_from_wire("mode", wire.mode)?,
             takeover: takeover_from_wire("takeover", wire.takeover)?,
+            number: Some(wire.number).filter(|n| *n > 0).ok_or_else(|| InvalidField::missing("number"))?,
         })
     }
 }

@@ -19,7 +19,8 @@ pub(super) struct Told {
     /// The entry up to which changes were looked at.
     seen: LogIndex,
     held: BTreeMap<PartitionKey, (Epoch, KeyspaceName)>,
-    locks: BTreeMap<LockName, Epoch>,
+    /// Each with its epoch and the request that it was granted to.
+    locks: BTreeMap<LockName, (Epoch, u64)>,
 }
 
 impl Told {
@@ -94,14 +95,17 @@ impl Told {
         let names = local.state.session(self.session).into_iter().flat_map(|session| session.locks());
         let held: Vec<HeldLock> =
             names.filter_map(|name| HeldLock::read(&local.state, self.session, name)).collect();
-        let now: BTreeMap<LockName, Epoch> =
-            held.iter().map(|held| (held.lock.clone(), held.epoch)).collect();
+        let now: BTreeMap<LockName, (Epoch, u64)> =
+            held.iter().map(|held| (held.lock.clone(), (held.epoch, held.number))).collect();
         let before = std::mem::replace(&mut self.locks, now);
-        let is_new = |held: &HeldLock| before.get(&held.lock) != Some(&held.epoch);
+        let is_new = |held: &HeldLock| before.get(&held.lock) != Some(&(held.epoch, held.number));
         let news = held.into_iter().filter(is_new).map(v1::HeldLock::from).collect();
-        let is_gone = |(name, epoch): &(&LockName, &Epoch)| self.locks.get(*name) != Some(*epoch);
-        let gone = before.iter().filter(is_gone);
-        let gone = gone.map(|(name, epoch)| v1::GoneLock { lock: name.to_string(), epoch: epoch.get() });
+        let gone = before.iter().filter(|(name, grant)| self.locks.get(*name) != Some(*grant));
+        let gone = gone.map(|(name, (epoch, number))| v1::GoneLock {
+            lock: name.to_string(),
+            epoch: epoch.get(),
+            number: *number,
+        });
         (news, gone.collect())
     }
 }
