@@ -5,9 +5,10 @@
 //! of its own, so there is one place where `<` could be wrong.
 
 use crate::{FenceError, Fenced, FencingToken};
-use ringfence_core::ids::{ClusterId, Epoch, SessionId};
+use ringfence_core::ids::{ClusterId, Epoch, Scope, SessionId};
 use ringfence_core::mutant;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 /// How far a fence can be raised at once: 2^48.
 ///
@@ -91,6 +92,25 @@ impl HighWater {
             }
         }
     }
+}
+
+/// [`HighWater::check`], [`HighWater::raise`] or [`HighWater::force_raise`].
+pub(crate) type Decide = fn(Option<HighWater>, &FencingToken) -> Result<HighWater, FenceError>;
+
+/// Decides on all tokens of one write or raise: the rows as they must be afterwards, or the first refusal. `found` is what the
+/// storage holds of a scope, read under the lock. Where a scope has several tokens, each is judged by what the one before it
+/// leaves.
+pub(crate) fn decide_all<'t>(
+    tokens: impl IntoIterator<Item = &'t FencingToken>,
+    found: impl Fn(&Scope) -> Option<HighWater>,
+    decide: Decide,
+) -> Result<BTreeMap<&'t Scope, HighWater>, FenceError> {
+    let mut after: BTreeMap<&Scope, HighWater> = BTreeMap::new();
+    for token in tokens {
+        let row = after.get(token.scope()).copied().or_else(|| found(token.scope()));
+        after.insert(token.scope(), decide(row, token)?);
+    }
+    Ok(after)
 }
 
 fn raise_within(

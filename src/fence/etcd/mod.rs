@@ -64,6 +64,7 @@ pub use kv::{EtcdError, EtcdKv};
 pub use raiser::EtcdRaiser;
 pub use txn::{Compare, Delete, Get, Header, Is, Op, OpReply, Pair, Put, Target, Txn, TxnReply};
 
+use crate::high_water::{Decide, decide_all};
 use crate::token::in_lock_order;
 use crate::{FenceError, FencingToken, HighWater, same_cluster};
 use memory::Memory;
@@ -74,8 +75,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How often a call begins anew because somebody else raised meanwhile.
 const TRIES: usize = 16;
-
-type Decide = fn(Option<HighWater>, &FencingToken) -> Result<HighWater, FenceError>;
 
 /// The fence of one etcd store. It holds no connection: every call says which.
 ///
@@ -499,13 +498,9 @@ fn decided(
     tokens: &[&FencingToken],
     decide: Decide,
 ) -> Result<BTreeMap<Scope, Row>, FenceError> {
-    let mut after: BTreeMap<Scope, Row> = BTreeMap::new();
-    for token in tokens {
-        let row = after.get(token.scope()).copied().or(look.rows.get(token.scope()).copied().flatten());
-        let seen = decide(row.map(|row| row.seen), token)?;
-        after.insert(token.scope().clone(), Row { seen, incarnation: look.binding.incarnation });
-    }
-    Ok(after)
+    let after = decide_all(tokens.iter().copied(), |scope| Some((*look.rows.get(scope)?)?.seen), decide)?;
+    let row = |seen| Row { seen, incarnation: look.binding.incarnation };
+    Ok(after.into_iter().map(|(scope, seen)| (scope.clone(), row(seen))).collect())
 }
 
 /// The rows as they must be after a write.

@@ -3,11 +3,12 @@
 use super::chain::{Chain, Tail, failed};
 use super::place;
 use super::record::{Kind, Record, Stamp};
+use crate::high_water::{Decide, decide_all};
 use crate::token::in_lock_order;
 use crate::{FenceError, FencingToken, HighWater, same_cluster};
 use ringfence_core::ids::{ClusterId, Epoch, Scope};
 use rustix::fs::{FlockOperation, flock};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -28,8 +29,6 @@ const SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
 
 /// How long the turn is waited for.
 const TURN: Duration = Duration::from_millis(100);
-
-type Decide = fn(Option<HighWater>, &FencingToken) -> Result<HighWater, FenceError>;
 
 /// One handle to a log file. Every process, and every thread that writes, opens its own.
 ///
@@ -410,11 +409,7 @@ fn of_cluster<D: super::disk::Disk>(chain: &Chain<D>, cluster: &ClusterId) -> Re
 
 /// Whether the tokens change a row; or the refusal of one of them.
 fn decided(chain: &Chain<File>, tokens: &[&FencingToken], decide: Decide) -> Result<bool, FenceError> {
-    let mut after: BTreeMap<&Scope, HighWater> = BTreeMap::new();
-    for token in tokens {
-        let row = after.get(token.scope()).copied().or_else(|| chain.row(token.scope()));
-        after.insert(token.scope(), decide(row, token)?);
-    }
+    let after = decide_all(tokens.iter().copied(), |scope| chain.row(scope), decide)?;
     Ok(after.iter().any(|(scope, row)| chain.row(scope) != Some(*row)))
 }
 

@@ -5,6 +5,7 @@
 
 mod slot;
 
+use crate::high_water::decide_all;
 use crate::token::{Subject, in_lock_order};
 use crate::{Enforces, Fence, FenceError, FenceFuture, FencingToken, HighWater, same_cluster};
 use ringfence_core::ids::{ClusterId, Epoch, Scope};
@@ -109,11 +110,7 @@ impl MemoryFence {
         }
         let mut held: BTreeMap<&Scope, Held<'_>> =
             slots.iter().map(|(scope, s)| (*scope, s.hold())).collect();
-        let mut after: BTreeMap<&Scope, HighWater> = BTreeMap::new();
-        for token in &tokens {
-            let row = after.get(token.scope()).copied().or_else(|| held.get(token.scope())?.row());
-            after.insert(token.scope(), HighWater::check(row, token)?);
-        }
+        let after = decide_all(tokens.iter().copied(), |scope| held.get(scope)?.row(), HighWater::check)?;
         for (scope, row) in after {
             if let Some(held) = held.get_mut(scope) {
                 held.remember(row);

@@ -8,11 +8,12 @@
 use super::failure::{Contended, Fate, Moved, UnknownCommit, cause, nothing_sent};
 use super::head::{Head, Sent};
 use super::ids::CommitId;
-use super::manifest::{Manifest, Rule};
+use super::manifest::Manifest;
 use super::place::Place;
 use super::snapshot::Snapshot;
 use super::staged::Staged;
 use super::{ObjectFence, head};
+use crate::high_water::Decide;
 use crate::{FenceError, FencingToken, HighWater};
 use object_store::{Error, PutMode, PutPayload};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ const RESENDS: usize = 2;
 
 /// What to make of the manifest.
 pub(super) enum Plan<'a> {
-    Raise(&'a [FencingToken], Rule),
+    Raise(&'a [FencingToken], Decide),
     Write(&'a mut Staged),
     Sweep(&'a [FencingToken]),
 }
@@ -54,7 +55,7 @@ impl Plan<'_> {
         before: Option<&Manifest>,
         id: CommitId,
     ) -> Result<Manifest, FenceError> {
-        let rule: Rule = match self {
+        let rule: Decide = match self {
             Plan::Raise(_, rule) => *rule,
             Plan::Write(_) | Plan::Sweep(_) => HighWater::check,
         };

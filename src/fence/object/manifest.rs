@@ -5,6 +5,7 @@
 
 use super::failure::{Fate, shown, unfit};
 use super::ids::{CommitId, DataName};
+use crate::high_water::{Decide, decide_all};
 use crate::{FenceError, FencingToken, HighWater, same_cluster};
 use ringfence_core::ids::{ClusterId, Epoch, Scope, SessionId};
 use serde::{Deserialize, Serialize};
@@ -40,9 +41,6 @@ pub(super) struct Fencing {
     pub(super) row: HighWater,
     since: u64,
 }
-
-/// The rule, for a raise or for a write.
-pub(super) type Rule = fn(Option<HighWater>, &FencingToken) -> Result<HighWater, FenceError>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
@@ -111,7 +109,7 @@ impl Manifest {
         of: Option<&Manifest>,
         cluster: &ClusterId,
         tokens: &[FencingToken],
-        rule: Rule,
+        decide: Decide,
     ) -> Result<BTreeMap<Scope, HighWater>, FenceError> {
         tokens.iter().try_for_each(|token| same_cluster(cluster, token))?;
         if let Some(manifest) = of.filter(|manifest| manifest.cluster != *cluster) {
@@ -120,13 +118,8 @@ impl Manifest {
                 bound: manifest.cluster.clone(),
             });
         }
-        let mut rows: BTreeMap<Scope, HighWater> = BTreeMap::new();
-        for token in tokens {
-            let scope = token.scope();
-            let row = rows.get(scope).copied().or_else(|| Some(of?.fences.get(scope)?.row));
-            rows.insert(scope.clone(), rule(row, token)?);
-        }
-        Ok(rows)
+        let rows = decide_all(tokens, |scope| Some(of?.fences.get(scope)?.row), decide)?;
+        Ok(rows.into_iter().map(|(scope, row)| (scope.clone(), row)).collect())
     }
 
     pub(super) fn encode(&self) -> Result<Vec<u8>, FenceError> {

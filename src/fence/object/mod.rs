@@ -76,13 +76,14 @@ pub use snapshot::Snapshot;
 pub use staged::{ObjectWrite, Staged};
 pub use sweep::{Orphan, Swept};
 
+use crate::high_water::Decide;
 use crate::token::in_lock_order;
 use crate::{Enforces, Fence, FenceError, FenceFuture, FencingToken, HighWater};
 use bytes::Bytes;
 use commit::Plan;
 use failure::{Contended, nothing_sent, unfit};
 use head::Heads;
-use manifest::{Manifest, Rule};
+use manifest::Manifest;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 use place::{Layout, Place};
@@ -158,7 +159,7 @@ impl ObjectFence {
         self.raise_by(std::slice::from_ref(token), HighWater::force_raise).await
     }
 
-    async fn raise_by(&self, tokens: &[FencingToken], rule: Rule) -> Result<Snapshot, FenceError> {
+    async fn raise_by(&self, tokens: &[FencingToken], rule: Decide) -> Result<Snapshot, FenceError> {
         let place = one_place(self, tokens)?;
         let head = self.heads.read(&place).await?;
         self.commit(&place, head, Plan::Raise(tokens, rule), CommitId::draw()?).await

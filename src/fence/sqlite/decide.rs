@@ -1,6 +1,7 @@
 //! The decision about a write, for every client: what was read goes in, what is to be remembered comes out.
 
 use super::value::Read;
+use crate::high_water::decide_all;
 use crate::{FenceError, FencingToken, HighWater, same_cluster};
 use ringfence_core::ids::Scope;
 use std::collections::BTreeMap;
@@ -16,15 +17,13 @@ pub(super) fn decide(
     tokens: &[&FencingToken],
     read: &BTreeMap<&Scope, Read>,
 ) -> Result<Vec<(Scope, HighWater)>, FenceError> {
-    let mut after: BTreeMap<&Scope, HighWater> = BTreeMap::new();
     for token in tokens {
         // Not found only where a caller has read too little.
         let found =
             read.get(token.scope()).ok_or_else(|| FenceError::NotRaised { token: (*token).clone() })?;
         same_cluster(&found.bound, token)?;
-        let row = after.get(token.scope()).copied().or(found.row);
-        after.insert(token.scope(), HighWater::check(row, token)?);
     }
+    let after = decide_all(tokens.iter().copied(), |scope| read.get(scope)?.row, HighWater::check)?;
     let changes =
         |(scope, row): &(&Scope, HighWater)| read.get(*scope).and_then(|found| found.row) != Some(*row);
     Ok(after.into_iter().filter(changes).map(|(scope, row)| (scope.clone(), row)).collect())
