@@ -15,6 +15,8 @@ mod page;
 mod rule_in_database;
 mod server;
 mod stale;
+#[path = "../shared/stale.rs"]
+mod storm;
 mod subject;
 mod waiting;
 

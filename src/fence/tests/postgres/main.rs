@@ -17,6 +17,8 @@ mod payments;
 mod rule_in_database;
 mod server;
 mod stale;
+#[path = "../shared/stale.rs"]
+mod storm;
 mod subject;
 mod waiting;
 

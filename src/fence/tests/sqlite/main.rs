@@ -14,6 +14,8 @@ mod payments;
 mod raiser;
 mod recipe;
 mod stale;
+#[path = "../shared/stale.rs"]
+mod storm;
 mod subject;
 mod with_sqlx;
 
