@@ -7,7 +7,7 @@
 use super::lease::{self, G3, G4, Progress, Rule};
 use super::split;
 use super::store::{self, FENCED, G2, READ};
-use super::worlds::{DRAIN, Kind, LEASE, PROGRESS, SPLIT, STORE, Small};
+use super::worlds::{BROKEN_LOCK, DRAIN, Kind, LEASE, LOCK, PROGRESS, SPLIT, STORE, Small};
 
 /// A world without a rule.
 #[derive(Clone, Debug)]
@@ -61,6 +61,8 @@ fn leases() -> Vec<Control> {
         without(&[Rule::DrainIsArmedOnce, Rule::WhatIsOverStaysOver], drain_twice, G3),
         without(&[Rule::ReplacedPartitionsCool], replacement, G3),
         without(&[Rule::GivesBackBeforeItReleases], DRAIN, G3),
+        without(&[Rule::LostLocksCool], BROKEN_LOCK, G3),
+        without(&[Rule::ReleasesNoLockThatItBelievesIn], LOCK, G3),
         without(&[Rule::LeadersLast], dead, G4),
         without(&[Rule::SuspicionsOutliveTheirLeader], dead, G4),
     ]

@@ -36,6 +36,26 @@ fn g2_g3_p05_model_a_replacement() {
 }
 
 #[test]
+fn g2_g3_model_a_lock_that_somebody_waits_for() {
+    holds("lock");
+}
+
+#[test]
+fn g2_g3_model_a_lock_that_is_broken() {
+    holds("broken-lock");
+}
+
+#[test]
+fn g3_model_a_lock_whose_holder_is_replaced() {
+    holds("lock-replaced");
+}
+
+#[test]
+fn g4_model_a_dead_holder_of_a_lock() {
+    holds("lock-progress");
+}
+
+#[test]
 fn g4_model_a_dead_worker_under_one_leader() {
     holds("progress");
 }
@@ -102,6 +122,8 @@ controls! {
     p04_control_model_seen_and_not_bounded: "without-says-seen-when-bounded",
     p05_control_model_replaced_at_once: "without-replaced-partitions-cool",
     g3_control_model_released_and_believed: "without-gives-back-before-it-releases",
+    g3_control_model_a_lost_lock_does_not_cool: "without-lost-locks-cool",
+    g3_control_model_a_lock_released_and_believed_in: "without-releases-no-lock-that-it-believes-in",
     p13_control_model_leaders_that_do_not_last: "without-leaders-last",
     p13_control_model_suspicions_forgotten: "without-suspicions-outlive-their-leader",
     t01_control_model_no_fence: "without-there-is-a-fence",

@@ -40,6 +40,8 @@ impl Small {
 
 pub(super) const LEASE: lease::World = lease::World::SMALLEST;
 pub(super) const DRAIN: lease::World = lease::World { expiry: false, drains: 1, entries: 3, ..LEASE };
+pub(super) const LOCK: lease::World = lease::World { lock: true, ..LEASE };
+pub(super) const BROKEN_LOCK: lease::World = lease::World { lock: true, ..DRAIN };
 pub(super) const PROGRESS: lease::World = lease::World { ttl: 12, entries: 40, renewals: 0, ..LEASE };
 pub(super) const STORE: store::World =
     store::World { epochs: 2, stores: 1, messages: 2, crashes: 0, without: None, until: None };
@@ -113,10 +115,24 @@ fn leases() -> Vec<Small> {
             "one leader, another process under the same name",
             lease::World { joins: 1, expiry: false, ..LEASE },
         ),
+        world("lock", "one leader, a lock and somebody who waits for it", LOCK),
+        world("lock-elections", "two terms, the same", lease::World { terms: 2, ..LOCK }),
+        world("broken-lock", "one leader, a lock that is broken", BROKEN_LOCK),
+        world("broken-lock-elections", "two terms, the same", lease::World { terms: 2, ..BROKEN_LOCK }),
+        world(
+            "lock-replaced",
+            "one leader, another process under the name of the holder",
+            lease::World { joins: 1, expiry: false, ..LOCK },
+        ),
         world(
             "progress",
             "a dead worker, one leader",
             lease::World { progress: progress(0, 12), ..PROGRESS },
+        ),
+        world(
+            "lock-progress",
+            "a dead holder of a lock, one leader",
+            lease::World { lock: true, progress: progress(0, 12), ..PROGRESS },
         ),
         world("progress-elections", "a dead worker, leaders last longer than a third of a TTL", elections),
     ]

@@ -345,6 +345,14 @@ fn g3_a_session_that_ended_before_its_lease_leaves_its_locks_to_cool_for_it() {
 }
 
 #[test]
+fn what_has_cooled_before_ends_nothing_that_is_held() {
+    let (mut world, [a]) = with_sessions();
+    let epoch = world.granted(acquire(a, 1, ALONE));
+    world.unchanged(Command::EndLockCooling { lock: lock("l"), epoch, session: a });
+    assert_eq!(world.holders(), [a]);
+}
+
+#[test]
 fn by_fence_nobody_waits_for_a_lease_and_a_lost_connection_is_enough() {
     let (mut world, [a, b, c]) = with_sessions();
     let first = world.granted(acquire(a, 1, by_fence(Duration::ZERO)));

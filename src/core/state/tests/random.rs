@@ -160,7 +160,7 @@ pub(super) fn command(state: &State, dice: Dice) -> Command {
                 .map_or(PartitionCount::new(1).expect("one"), Keyspace::count),
         },
         56 if a % 4 == 0 => Command::CancelSplit { keyspace: partition.keyspace },
-        56..=58 => split(state, a, b, c),
+        56..=59 => split(state, a, b, c),
         60 => Command::NoteRefusals {
             notes: vec![refusal(state, partition, dice), refusal(state, partition, dice)],
         },

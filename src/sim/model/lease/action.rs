@@ -5,7 +5,7 @@ use super::rules::Rule;
 use super::scene::Scene;
 use super::worker::Worker;
 use super::world::World;
-use crate::model::setting::partition;
+use crate::model::setting::{lock, partition};
 use ringfence_core::state::Phase;
 
 /// One step. Terms name leaders, numbers workers.
@@ -35,11 +35,11 @@ pub enum Action {
     TakeAnswer(usize),
     /// A worker gets the picture as of so many entries.
     TakePicture(usize, usize),
-    /// A worker's task returns: it gives back what it was told to, and says so.
+    /// A worker's task returns: it gives back what it was told to, or releases its lock, and says so.
     GiveBack(usize),
     /// A worker says that it knows until when what it gives back is valid.
     SaySeen(usize),
-    /// An operator asks to drain the partition.
+    /// An operator asks to drain the partition, or to break the lock.
     Drain,
     /// Another process joins under the first worker's name.
     Join,
@@ -164,6 +164,12 @@ impl World {
     }
 
     fn list_of_reports(&self, worker: &Worker, at: usize, actions: &mut Vec<Action>) {
+        if self.lock {
+            if worker.to_release().is_some() && !self.lacks(Rule::WhatIsOverStaysOver) {
+                actions.push(Action::GiveBack(at));
+            }
+            return;
+        }
         let Some((key, epoch)) = worker.revoked else { return };
         if worker.lessee.holds().any(|held| held == (&key, epoch)) && !self.lacks(Rule::WhatIsOverStaysOver) {
             actions.push(Action::GiveBack(at));
@@ -177,6 +183,9 @@ impl World {
     fn list_of_operators(&self, scene: &Scene, actions: &mut Vec<Action>) {
         let Some(leader) = self.a_leader(scene).filter(|_| self.has_room(scene, 1)) else { return };
         let state = scene.log.state(leader.applied);
+        if scene.drains > 0 && state.lock(&lock()).is_some_and(|lock| lock.holders().next().is_some()) {
+            actions.push(Action::Drain);
+        }
         let phase = state.partition(partition()).map(ringfence_core::state::Partition::phase);
         if scene.drains > 0 && matches!(phase, Some(Phase::Owned { .. } | Phase::Draining(_))) {
             actions.push(Action::Drain);

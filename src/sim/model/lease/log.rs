@@ -4,8 +4,9 @@
 //! later election, until an entry of the later term is. Each entry was applied by the shipped `State::apply`, once;
 //! nodes differ in how far they have come, not in what they find.
 
+use crate::model::setting::partition;
 use ringfence_core::ids::{Epoch, LogIndex, PartitionKey, SessionId};
-use ringfence_core::state::{Applied, Command, Entry, Outcome, State};
+use ringfence_core::state::{Applied, Command, Entry, Event, Outcome, State};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -93,7 +94,7 @@ impl Log {
         &self.0[at]
     }
 
-    /// Every grant there was, oldest first.
+    /// Every grant there was, oldest first. The lock goes by the partition's key.
     pub fn grants(&self) -> impl Iterator<Item = (PartitionKey, Epoch, SessionId)> {
         self.0.iter().flat_map(|committed| committed.grants())
     }
@@ -109,11 +110,21 @@ impl Committed {
     fn grants(&self) -> impl Iterator<Item = (PartitionKey, Epoch, SessionId)> {
         let commands = self.proposal.entry.iter().flat_map(|entry| &entry.commands);
         let outcomes = self.applied.outcome.iter().flatten();
-        commands.zip(outcomes).filter_map(|(command, outcome)| match (command, outcome) {
-            (Command::Grant { partition, to, .. }, Outcome::Granted(epoch)) => {
-                Some((*partition, *epoch, *to))
+        let of_partitions =
+            commands.zip(outcomes).filter_map(|(command, outcome)| match (command, outcome) {
+                (Command::Grant { partition, to, .. }, Outcome::Granted(epoch)) => {
+                    Some((*partition, *epoch, *to))
+                }
+                _ => None,
+            });
+        // A lock is granted by whatever frees it.
+        let of_locks = self.applied.events.iter().filter_map(|event| match event {
+            Event::LockOf { lock, session } => {
+                let grant = self.state.lock(lock)?.held_by(*session)?;
+                Some((partition(), grant.epoch, *session))
             }
             _ => None,
-        })
+        });
+        of_partitions.chain(of_locks)
     }
 }

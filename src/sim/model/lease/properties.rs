@@ -49,12 +49,12 @@ pub(super) fn of(world: &World) -> Vec<Property<World>> {
     }
     if world.drains > 0 {
         properties.push(Property::sometimes("a drain ends without its owner", |_, scene| {
-            does(scene, |command| matches!(command, Command::DrainOver { .. }))
+            does(scene, |c| matches!(c, Command::DrainOver { .. } | Command::EndLockCooling { .. }))
         }));
         // A holder to which each acknowledgement counts by itself has no memory of what it gave back, and gives nothing.
         if !world.lacks(Rule::WhatIsOverStaysOver) {
             properties.push(Property::sometimes("an owner releases", |_, scene| {
-                does(scene, |command| matches!(command, Command::Release { .. }))
+                does(scene, |c| matches!(c, Command::Release { .. } | Command::ReleaseLock { .. }))
             }));
         }
     }
@@ -82,7 +82,11 @@ fn g2(_: &World, scene: &Scene) -> bool {
 /// At its worst: the next owner may believe from the moment its grant is committed.
 fn g3(_: &World, scene: &Scene) -> bool {
     let now = scene.clocks.worker(scene.tick);
-    let granted = |key| scene.log.truth().partition(key).and_then(ringfence_core::state::Partition::epoch);
+    let truth = scene.log.truth();
+    let granted = |key| match truth.partition(key) {
+        Some(partition) => partition.epoch(),
+        None => truth.lock_epoch().epoch(),
+    };
     scene.workers.iter().all(|worker| worker.believes(now).all(|(key, epoch)| granted(key) == Some(epoch)))
 }
 

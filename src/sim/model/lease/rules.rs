@@ -38,6 +38,11 @@ pub enum Rule {
     DrainIsArmedOnce,
     /// What a replaced session held cools until its lease has run out. Without it: it is granted at once.
     ReplacedPartitionsCool,
+    /// A lock that was broken or that its holder's session has left behind cools until the lease has run out. Without it: it is
+    /// granted at once.
+    LostLocksCool,
+    /// A holder stops to believe in a lock before it releases it.
+    ReleasesNoLockThatItBelievesIn,
     /// A holder stops to believe before it releases.
     GivesBackBeforeItReleases,
     /// A lease that ran out does not come back, and a bound does not move back: the shipped lessee is stricter than it has
@@ -51,7 +56,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 20] = [
+    pub const ALL: [Rule; 22] = [
         Rule::ConfirmsRenewals,
         Rule::CountsFromSending,
         Rule::RatesWithinTheBound,
@@ -68,6 +73,8 @@ impl Rule {
         Rule::SaysSeenWhenBounded,
         Rule::DrainIsArmedOnce,
         Rule::ReplacedPartitionsCool,
+        Rule::LostLocksCool,
+        Rule::ReleasesNoLockThatItBelievesIn,
         Rule::GivesBackBeforeItReleases,
         Rule::WhatIsOverStaysOver,
         Rule::LeadersLast,
@@ -93,6 +100,8 @@ impl Rule {
             Rule::SaysSeenWhenBounded => "without-says-seen-when-bounded",
             Rule::DrainIsArmedOnce => "without-drain-is-armed-once",
             Rule::ReplacedPartitionsCool => "without-replaced-partitions-cool",
+            Rule::LostLocksCool => "without-lost-locks-cool",
+            Rule::ReleasesNoLockThatItBelievesIn => "without-releases-no-lock-that-it-believes-in",
             Rule::GivesBackBeforeItReleases => "without-gives-back-before-it-releases",
             Rule::WhatIsOverStaysOver => "without-what-is-over-stays-over",
             Rule::LeadersLast => "without-leaders-last",
@@ -119,6 +128,8 @@ impl Rule {
             Rule::SaysSeenWhenBounded => "a holder says that it has seen a drain before it is bounded by it",
             Rule::DrainIsArmedOnce => "a second drain arms the first one anew",
             Rule::ReplacedPartitionsCool => "what a replaced session held is granted at once",
+            Rule::LostLocksCool => "a lock that was lost is granted at once",
+            Rule::ReleasesNoLockThatItBelievesIn => "a holder releases a lock and goes on believing in it",
             Rule::GivesBackBeforeItReleases => "a holder releases and goes on believing",
             Rule::WhatIsOverStaysOver => {
                 "an acknowledgement brings back a lease that ran out, and moves a bound back"

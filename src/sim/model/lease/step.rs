@@ -7,7 +7,7 @@ use super::rules::Rule;
 use super::scene::Scene;
 use super::worker::Worker;
 use super::world::{World, settings};
-use crate::model::setting::{entry, join, name, partition};
+use crate::model::setting::{entry, join, join_for_locks, lock, name, partition};
 use ringfence_core::ids::{LogIndex, SessionId, Term};
 use ringfence_core::lead::{Leadership, Timers, release};
 use ringfence_core::lease::Verdict;
@@ -107,6 +107,14 @@ impl World {
         scene.log.commit(proposal);
         let last = scene.log.last_term();
         scene.pending.retain(|proposal| proposal.term >= last);
+        if self.lacks(Rule::LostLocksCool)
+            && let Some(lost) = scene.log.truth().lock(&lock()).and_then(|lock| lock.grants.first())
+            && lost.cooling.is_some()
+        {
+            let (epoch, session) = (lost.epoch, lost.session);
+            let at_once = entry(vec![Command::EndLockCooling { lock: lock(), epoch, session }]);
+            scene.log.commit(Arc::new(Proposal { term: last, entry: Some(at_once), awaited: false }));
+        }
         if self.lacks(Rule::ReplacedPartitionsCool)
             && let Some(partition_state) = scene.log.truth().partition(partition())
             && let (Phase::Cooling(_), Some(epoch)) = (partition_state.phase(), partition_state.epoch())
@@ -323,6 +331,9 @@ impl World {
 
     fn give_back(&self, scene: &mut Scene, at: usize) -> Option<()> {
         let leader = self.a_leader(scene)?;
+        if self.lock {
+            return self.release_the_lock(scene, at);
+        }
         let (key, epoch) = scene.workers[at].revoked?;
         let session = scene.workers[at].session;
         let state = scene.log.state(leader.applied);
@@ -335,6 +346,19 @@ impl World {
         if !self.lacks(Rule::GivesBackBeforeItReleases) {
             worker.with(|lessee| lessee.give_back(&key, epoch));
         }
+        Some(())
+    }
+
+    fn release_the_lock(&self, scene: &mut Scene, at: usize) -> Option<()> {
+        let term = self.a_leader(scene)?.term;
+        let worker = &mut scene.workers[at];
+        let ((key, epoch), session) = (worker.to_release()?, worker.session);
+        worker.revoked = None;
+        if !self.lacks(Rule::ReleasesNoLockThatItBelievesIn) {
+            worker.with(|lessee| lessee.give_back(&key, epoch));
+        }
+        let release = Command::ReleaseLock { lock: lock(), epoch, session };
+        propose(scene, Proposal { term, entry: Some(entry(vec![release])), awaited: false });
         Some(())
     }
 
@@ -351,6 +375,12 @@ impl World {
     fn drain(&self, scene: &mut Scene) -> Option<()> {
         let leader = self.a_leader(scene)?;
         let (term, state) = (leader.term, scene.log.state(leader.applied));
+        if self.lock {
+            let break_it = Command::BreakLock { lock: lock(), epoch: None, at_once: false };
+            propose(scene, Proposal { term, entry: Some(entry(vec![break_it])), awaited: false });
+            scene.drains -= 1;
+            return Some(());
+        }
         let epoch = state.partition(partition())?.epoch()?;
         let owner = state.session(state.partition(partition())?.owner()?)?;
         let to = name(usize::from(*owner.worker() == name(0)));
@@ -365,7 +395,9 @@ impl World {
         let leader = self.a_leader(scene)?;
         let (term, state) = (leader.term, scene.log.state(leader.applied));
         let replaces = state.session_of(&name(0)).map(ringfence_core::state::Session::id);
-        let join = join(0, 100 + u128::from(scene.joins), replaces);
+        let nonce = 100 + u128::from(scene.joins);
+        let join =
+            if self.lock { join_for_locks(0, nonce, replaces, self.ttl()) } else { join(0, nonce, replaces) };
         propose(scene, Proposal { term, entry: Some(entry(vec![join])), awaited: false });
         scene.joins -= 1;
         Some(())
@@ -403,7 +435,12 @@ pub(super) fn picture(
             lineage: Lineage::default(),
         })
     });
-    let held = held.collect();
+    let locks = session.locks().iter().filter_map(|name| {
+        let grant = state.lock(name)?.held_by(session.id())?;
+        let (key, epoch, takeover) = (partition(), grant.epoch, grant.wish.takeover());
+        Some(Held { key, epoch, draining: false, takeover, lineage: Lineage::default() })
+    });
+    let held = held.chain(locks).collect();
     Some(Assignment { revision: session.assignment(), complete: true, more: false, held, gone: Vec::new() })
 }
 

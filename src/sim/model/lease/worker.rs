@@ -3,7 +3,7 @@
 use super::clock::Relative;
 use super::scene::Scene;
 use ringfence_core::ids::{Epoch, LogIndex, PartitionKey, SessionId};
-use ringfence_core::lease::lessee::{Acknowledgement, Event, Lessee};
+use ringfence_core::lease::lessee::{Acknowledgement, Event, Lessee, Loss};
 use ringfence_core::time::Instant;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub struct Worker {
     pub answer: Option<Acknowledgement<PartitionKey>>,
     /// The revision of the last picture it was sent.
     pub told: LogIndex,
+    /// What it holds is the lock.
+    pub holds_a_lock: bool,
     /// It was told to give this back.
     pub revoked: Option<(PartitionKey, Epoch)>,
     /// An acknowledgement has said until when that is valid.
@@ -44,6 +46,11 @@ impl Worker {
         self.lessee.holds().filter(move |(key, epoch)| valid(key, *epoch)).map(|(key, epoch)| (*key, epoch))
     }
 
+    /// The lock that it holds, or was told that it has lost.
+    pub fn to_release(&self) -> Option<(PartitionKey, Epoch)> {
+        self.revoked.or_else(|| self.lessee.holds().next().map(|(key, epoch)| (*key, epoch)))
+    }
+
     /// Does something with the lessee, and takes note of what it tells.
     pub fn with<T>(&mut self, f: impl FnOnce(&mut Lessee<PartitionKey>) -> T) -> T {
         let lessee = Arc::make_mut(&mut self.lessee);
@@ -53,8 +60,9 @@ impl Worker {
                 Event::Granted { .. } => {}
                 Event::Revoked { key, epoch } => self.revoked = Some((key, epoch)),
                 Event::Bounded { .. } => self.bounded = true,
-                Event::Lost { .. } => {
-                    self.revoked = None;
+                // Of a lock that was taken from it: it says that it knows.
+                Event::Lost { key, epoch, why } => {
+                    self.revoked = (self.holds_a_lock && why == Loss::Taken).then_some((key, epoch));
                     self.bounded = false;
                     self.said_seen = false;
                 }

@@ -1,6 +1,6 @@
 //! A small world of leases: how it begins, and how far it goes.
 //!
-//! One partition, which worker `a` holds at the start under epoch 1. `b` is taken for granted unless the world says
+//! One partition, or one lock, which worker `a` holds at the start under epoch 1. `b` is taken for granted unless the world says
 //! otherwise: a worker whose renewals always arrive, so that whatever is taken from `a` has somewhere to go.
 
 use super::action::Action;
@@ -40,6 +40,8 @@ pub struct World {
     pub joins: u8,
     /// `b` is not taken for granted either.
     pub both: bool,
+    /// It is about a lock instead of the partition. `b` waits for it, and instead of drains operators ask to break it.
+    pub lock: bool,
     /// Leases run out. Otherwise no leader suspects anybody, which keeps a world of drains small.
     pub expiry: bool,
     /// A leader looks again although the outcome of what it proposed is not known.
@@ -78,6 +80,7 @@ impl World {
         deadline: 3,
         joins: 0,
         both: false,
+        lock: false,
         expiry: true,
         impatient: false,
         cuts: false,
@@ -174,7 +177,9 @@ fn begin(world: &World) -> Scene {
     let clocks = world.clocks();
     let policy = setting::policy(world.ttl(), world.deadline());
     let mut log = Log::default();
-    let founding = setting::founding(&policy).into_iter().map(|command| Some(entry(vec![command])));
+    let founding =
+        if world.lock { setting::founding_of_a_lock(world.ttl()) } else { setting::founding(&policy) };
+    let founding = founding.into_iter().map(|command| Some(entry(vec![command])));
     for entry in std::iter::once(None).chain(founding) {
         log.commit(Arc::new(Proposal { term: 1, entry, awaited: false }));
     }
@@ -225,6 +230,7 @@ fn worker_with_a_lease(
         request: None,
         answer: None,
         told,
+        holds_a_lock: world.lock,
         revoked: None,
         bounded: false,
         said_seen: false,

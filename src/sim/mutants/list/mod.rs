@@ -2,6 +2,7 @@
 
 mod fence;
 mod lease;
+mod locks;
 mod placement;
 mod refusals;
 mod sdk;
@@ -13,7 +14,7 @@ use super::{Binary, Catcher, Mutant};
 
 /// Every mutant.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
-    let of_core = [lease::LIST, placement::LIST, state::LIST, splits::LIST, refusals::LIST];
+    let of_core = [lease::LIST, placement::LIST, state::LIST, splits::LIST, locks::LIST, refusals::LIST];
     of_core.into_iter().chain([fence::LIST, sdk::LIST, server::LIST]).flatten()
 }
 
