@@ -7,7 +7,8 @@ use clap::{Args, Subcommand};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use ringfence::fence::gateway::{FileGateway, GatewayOptions, Layout, front};
+use ringfence::fence::FenceError;
+use ringfence::fence::gateway::{FileGateway, GatewayError, GatewayOptions, Layout, front};
 use ringfence::ids::{ClusterId, Scope};
 use std::error::Error as _;
 use std::io::Write as _;
@@ -88,6 +89,13 @@ pub(crate) async fn run(args: GatewayArgs) -> Outcome {
     let layout = args.scope.map_or(Layout::ByFolder, Layout::Whole);
     let options = GatewayOptions { layout, max_bytes: args.max_bytes };
     let files = FileGateway::open_with(&args.dir, &args.cluster, options).map_err(|error| {
+        if let GatewayError::Fence(FenceError::WrongCluster { presented, bound }) = &error {
+            return Failed::refused(format!(
+                "{}: this folder is guarded for cluster {bound}, for good, and --cluster (RINGFENCE_GATEWAY_CLUSTER) says {presented}: start \
+                 it with --cluster {bound}, or give cluster {presented} a folder of its own",
+                args.dir.display()
+            ));
+        }
         let cause = error.source().map_or(String::new(), |cause| format!(": {cause}"));
         Failed::refused(format!("{}: {error}{cause}", args.dir.display()))
     })?;

@@ -3,14 +3,16 @@
 use super::GatewayError;
 use super::disk::{Disk, OWN, Staged};
 use super::path::{FilePath, Layout};
+use super::raises::Raises;
 use super::turn::Turns;
 use crate::service::ServiceFence;
 use crate::sqlite::SqliteFence;
 use crate::{Enforces, Fence, FenceError, FenceFuture, FencingToken, same_cluster};
 use ringfence_core::ids::{ClusterId, Epoch, Scope};
 use rusqlite::Connection;
+use std::cell::Cell;
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,6 +45,7 @@ struct Shared {
     fence: SqliteFence,
     database: Turns<Connection>,
     options: GatewayOptions,
+    raises: Raises,
     #[cfg(test)]
     interrupt: std::sync::Mutex<Option<Interrupt>>,
 }
@@ -64,6 +67,27 @@ pub(super) enum Step {
 
 #[cfg(test)]
 pub(super) type Interrupt = Box<dyn Fn(Step) -> std::io::Result<()> + Send>;
+
+/// Who said no: the fence, or what was done under it.
+enum Broken<E> {
+    Fence(FenceError),
+    Work(E),
+}
+
+impl<E> From<FenceError> for Broken<E> {
+    fn from(error: FenceError) -> Broken<E> {
+        Broken::Fence(error)
+    }
+}
+
+impl<E: From<FenceError>> Broken<E> {
+    fn into_error(self) -> E {
+        match self {
+            Broken::Fence(error) => error.into(),
+            Broken::Work(error) => error,
+        }
+    }
+}
 
 impl FileGateway {
     /// Opens a folder with the default options, and makes its fence if there is none.
@@ -91,12 +115,14 @@ impl FileGateway {
         // What a check commits has to last as well, for the file that comes after it does.
         database.pragma_update(None, "synchronous", "EXTRA").map_err(store)?;
         let fence = SqliteFence::install(&database, cluster)?;
+        let raises = Raises::start().map_err(GatewayError::before("starting the thread that raises"))?;
         Ok(FileGateway {
             shared: Arc::new(Shared {
                 disk,
                 fence,
                 database: Turns::new(database),
                 options,
+                raises,
                 #[cfg(test)]
                 interrupt: std::sync::Mutex::new(None),
             }),
@@ -224,7 +250,9 @@ impl FileGateway {
             return self.read_whole(path)?.ok_or(GatewayError::NotFound);
         }
         self.admit(tokens, path)?;
-        self.change(tokens, || self.read_whole(path)?.ok_or(GatewayError::NotFound))
+        // Nothing is changed, so an error in ending the check is what it says.
+        self.checked(tokens, || self.read_whole(path)?.ok_or(GatewayError::NotFound))
+            .map_err(Broken::into_error)
     }
 
     fn read_whole(&self, path: &FilePath) -> Result<Option<Vec<u8>>, GatewayError> {
@@ -250,12 +278,29 @@ impl FileGateway {
         }
     }
 
-    /// Checks the tokens and runs the change, in one step.
+    /// Checks the tokens and runs the change, in one step. When the change was made and the check's transaction could not be
+    /// ended, that is unknown, and not what the database says of itself.
     fn change<T, E: From<FenceError> + From<GatewayError>>(
         &self,
         tokens: &[FencingToken],
         change: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
+        let made = Cell::new(false);
+        let change = || change().inspect(|_| made.set(true));
+        self.checked(tokens, change).map_err(|broken| match broken {
+            Broken::Fence(error) if made.get() => {
+                GatewayError::after("ending the check")(io::Error::other(error)).into()
+            }
+            broken => broken.into_error(),
+        })
+    }
+
+    /// Checks the tokens and runs `work` under the fence's lock.
+    fn checked<T, E: From<FenceError> + From<GatewayError>>(
+        &self,
+        tokens: &[FencingToken],
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, Broken<E>> {
         let (fence, mut turn) = (&self.shared.fence, self.shared.database.to_write());
         let database = turn.get();
         for token in tokens {
@@ -263,13 +308,13 @@ impl FileGateway {
             // fence knows more than the file, and never less.
             if fence.highest(database, token.scope())?.is_some_and(|highest| highest < token.epoch()) {
                 fence.write(database, tokens, |_| Ok::<_, FenceError>(()))?;
-                self.step(Step::Remembered)?;
+                self.step(Step::Remembered).map_err(|error| Broken::Work(error.into()))?;
                 break;
             }
         }
         fence.write(database, tokens, |_| {
-            self.step(Step::Checked)?;
-            change()
+            self.step(Step::Checked).map_err(|error| Broken::Work(error.into()))?;
+            work().map_err(Broken::Work)
         })
     }
 
@@ -336,8 +381,10 @@ impl FileGateway {
 /// On a runtime of tokio; without one, its answers are ready when the call returns.
 impl Fence for FileGateway {
     fn raise<'a>(&'a self, token: &'a FencingToken) -> FenceFuture<'a, ()> {
-        let token = token.clone();
-        self.waiting(move |this| this.raise(&token))
+        match tokio::runtime::Handle::try_current() {
+            Err(_) => Box::pin(std::future::ready(FileGateway::raise(self, token))),
+            Ok(_) => Box::pin(self.shared.raises.raise(self.clone(), token.clone())),
+        }
     }
 
     fn highest<'a>(&'a self, scope: &'a Scope) -> FenceFuture<'a, Option<Epoch>> {

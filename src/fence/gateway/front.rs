@@ -14,28 +14,33 @@
 //! is none, 409 for what is no file, 413 above the bound, 507 for a full disk, 500 when it failed, with `unknown-outcome` in
 //! `ringfence-refusal` when it may have been done.
 
-use super::{FileGateway, FilePath, GatewayError};
-use crate::FencingToken;
+use super::{FileGateway, FilePath, GatewayBody, GatewayError};
 use crate::service::{FenceLayer, FencedService, Presented, Reason, Refusal, Routes, json};
+use crate::{FenceError, FencingToken};
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
+use ringfence_core::ids::{Epoch, Scope};
 use std::convert::Infallible;
 use std::error::Error;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// How many requests are worked on at once; the others wait. Each has at most one file in memory.
+/// How many requests that write are worked on at once, and how many that read; the others wait. Each has at most one file in memory,
+/// from before it is received until it was written, or was taken by who asked for it.
 pub const MAX_IN_FLIGHT: usize = 64;
 
 /// How long a request's body may take to arrive, so that slow senders do not keep the others out.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long an answer may take to be taken, so that slow readers do not either. It is broken off then.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 const RAISE: &str = "/.ringfence/raise";
 const HEALTH: &str = "/.ringfence/health";
@@ -45,52 +50,15 @@ const APPEND_AT: &str = "ringfence-append-at";
 
 /// The gateway as an HTTP service, behind its layer. It runs on tokio, with time.
 pub fn front(files: FileGateway) -> FencedService<FileService, FileGateway> {
-    let routes = Routes::all_fenced().reads_are_open().open(HEALTH).raised_by(RAISE);
-    let service = FileService { files: files.clone(), room: Arc::new(Semaphore::new(MAX_IN_FLIGHT)) };
-    FenceLayer::new(files).routes(routes).layer(service)
+    FileService::new(files).behind_its_layer()
 }
 
 /// What answers the requests that the layer has let through. Made by [`front`].
 #[derive(Clone, Debug)]
 pub struct FileService {
     files: FileGateway,
-    room: Arc<Semaphore>,
-}
-
-/// The body of an answer.
-#[derive(Debug, Default)]
-pub struct GatewayBody(Option<Bytes>);
-
-impl From<String> for GatewayBody {
-    fn from(text: String) -> GatewayBody {
-        GatewayBody::from(text.into_bytes())
-    }
-}
-
-impl From<Vec<u8>> for GatewayBody {
-    fn from(bytes: Vec<u8>) -> GatewayBody {
-        GatewayBody(Some(Bytes::from(bytes)).filter(|bytes| !bytes.is_empty()))
-    }
-}
-
-impl Body for GatewayBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
-    }
+    writes: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
 }
 
 type Answer = Response<GatewayBody>;
@@ -123,6 +91,16 @@ enum Work {
 }
 
 impl FileService {
+    fn new(files: FileGateway) -> FileService {
+        let room = || Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+        FileService { files, writes: room(), reads: room() }
+    }
+
+    fn behind_its_layer(self) -> FencedService<FileService, FileGateway> {
+        let routes = Routes::all_fenced().reads_are_open().open(HEALTH).raised_by(RAISE);
+        FenceLayer::new(self.files.clone()).routes(routes).layer(self)
+    }
+
     async fn answer<B>(&self, request: Request<B>) -> Result<Answer, Answer>
     where
         B: Body<Data = Bytes>,
@@ -144,9 +122,7 @@ impl FileService {
         let stamped = parts.extensions.get::<Presented<FileGateway>>();
         let tokens: Vec<FencingToken> = stamped.map(|stamped| stamped.tokens().to_vec()).unwrap_or_default();
         // Before the body is read: what is in memory is bounded by these.
-        let Ok(_room) = self.room.acquire().await else {
-            return Err(problem(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the gateway is stopping"));
-        };
+        let room = room(if reads(&method) { &self.reads } else { &self.writes }).await?;
         let work = match method {
             Method::PUT => Work::Put(self.whole(body).await?),
             Method::POST => {
@@ -162,10 +138,14 @@ impl FileService {
             Method::HEAD => Work::Read { with_body: false },
             _ => return Err(not_allowed("GET, HEAD, PUT, POST, DELETE")),
         };
-        let files = self.files.clone();
+        let (files, reading) = (self.files.clone(), reads(&method));
         let done = tokio::task::spawn_blocking(move || {
-            let done = work.done(&files, &tokens, &path);
-            done.unwrap_or_else(|error| refused(&error, &tokens))
+            // The place goes with the work, which goes on when whoever asked has gone.
+            let done = work.done(&files, &tokens, &path, room);
+            done.unwrap_or_else(|error| match error {
+                GatewayError::Fence(error) if reading => refused_to_read(&error, &tokens),
+                error => refused(&error, &tokens),
+            })
         });
         done.await.map_err(|error| {
             let refusal = Refusal::new(Reason::Unknown, format!("the work was broken off: {error}"));
@@ -175,7 +155,7 @@ impl FileService {
 
     /// What is asked of the gateway itself.
     async fn own(&self, method: &Method, own: &str) -> Result<Answer, Answer> {
-        let reads = matches!(*method, Method::GET | Method::HEAD);
+        let reads = reads(method);
         match own {
             // The layer has raised, or refused.
             "raise" if *method == Method::POST => Ok(empty(StatusCode::NO_CONTENT)),
@@ -183,7 +163,7 @@ impl FileService {
             "health" if reads => Ok(text("ok\n")),
             own => match own.strip_prefix("highest/").map(str::parse) {
                 _ if !reads => Err(not_allowed("GET, HEAD")),
-                Some(Ok(scope)) => match self.files.waiting(move |files| files.highest(&scope)).await {
+                Some(Ok(scope)) => match self.highest(scope).await? {
                     Ok(Some(highest)) => Ok(text(&format!("{}\n", highest.get()))),
                     Ok(None) => {
                         Err(problem(StatusCode::NOT_FOUND, "not-raised", "nobody has raised this scope"))
@@ -198,6 +178,15 @@ impl FileService {
                 )),
             },
         }
+    }
+
+    async fn highest(&self, scope: Scope) -> Result<Result<Option<Epoch>, FenceError>, Answer> {
+        let room = room(&self.reads).await?;
+        let look = move |files: &FileGateway| {
+            let _room = room;
+            files.highest(&scope)
+        };
+        Ok(self.files.waiting(look).await)
     }
 
     /// The whole body, when it is not too long and comes in time.
@@ -245,6 +234,7 @@ impl Work {
         files: &FileGateway,
         tokens: &[FencingToken],
         path: &FilePath,
+        room: OwnedSemaphorePermit,
     ) -> Result<Answer, GatewayError> {
         match self {
             Work::Put(bytes) => {
@@ -262,7 +252,10 @@ impl Work {
             Work::Read { with_body } => {
                 let bytes = files.read(tokens, path)?;
                 let length = bytes.len();
-                let mut answer = Response::new(GatewayBody::from(if with_body { bytes } else { Vec::new() }));
+                let mut answer = Response::new(match with_body {
+                    true => GatewayBody::file(bytes, room, ANSWER_TIMEOUT),
+                    false => GatewayBody::default(),
+                });
                 let headers = answer.headers_mut();
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
@@ -272,6 +265,16 @@ impl Work {
             }
         }
     }
+}
+
+/// A place among the requests, when there is one.
+async fn room(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Answer> {
+    let stopping = |_| problem(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the gateway is stopping");
+    Arc::clone(of).acquire_owned().await.map_err(stopping)
+}
+
+fn reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// The number of bytes that a file has to have; `None` when it is no number.
@@ -298,6 +301,13 @@ fn refused(error: &GatewayError, tokens: &[FencingToken]) -> Answer {
         answer.headers_mut().insert(LENGTH, HeaderValue::from(*length));
     }
     answer
+}
+
+/// The fence's words are about writes.
+fn refused_to_read(error: &FenceError, tokens: &[FencingToken]) -> Answer {
+    let refusal = Refusal::about(error, tokens);
+    let detail = refusal.detail().replace("nothing was written", "nothing was read");
+    refusal.with_detail(detail).http_response()
 }
 
 fn not_allowed(methods: &'static str) -> Answer {
@@ -331,3 +341,7 @@ fn text(text: &str) -> Answer {
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     answer
 }
+
+#[cfg(test)]
+#[path = "front_tests.rs"]
+mod tests;

@@ -44,14 +44,18 @@
 //!
 //! A failure after the rename is *unknown*: read before writing again.
 
+mod body;
 mod disk;
 mod error;
 mod files;
 mod front;
 mod path;
+mod raises;
 mod turn;
 
+pub use body::GatewayBody;
 pub use error::GatewayError;
 pub use files::{FileGateway, GatewayOptions};
-pub use front::{BODY_TIMEOUT, FileService, GatewayBody, MAX_IN_FLIGHT, front};
+pub use front::{ANSWER_TIMEOUT, BODY_TIMEOUT, FileService, MAX_IN_FLIGHT, front};
 pub use path::{FilePath, Layout, MAX_PATH_BYTES, MAX_SEGMENT_BYTES, MAX_SEGMENTS, PathError};
+pub use raises::MAX_QUEUED_RAISES;

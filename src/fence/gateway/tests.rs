@@ -186,3 +186,35 @@ fn t03_f009_a_raise_waits_for_a_write_that_was_checked_and_no_older_one_comes_af
     assert!(matches!(late, Err(GatewayError::Fence(FenceError::Fenced(_)))), "{late:?}");
     assert_eq!(left(&dir).0.as_deref(), Some("first"));
 }
+
+/// Somebody looks into the fence's database, and its transaction cannot be ended: the file stands there.
+#[test]
+fn a_check_that_cannot_be_ended_after_the_change_is_unknown_and_not_busy() {
+    for (kind, new) in KINDS {
+        let (dir, files, own) = prepared();
+        files.shared.database.to_write().get().busy_timeout(std::time::Duration::ZERO).unwrap();
+        let database = dir.path().join(".ringfence/fence.db");
+        let reader = std::sync::Mutex::new(None);
+        files.interrupted_by(Box::new(move |at| {
+            if at == Step::Synced {
+                let conn = Connection::open(&database).unwrap();
+                conn.execute_batch("BEGIN; SELECT * FROM ringfence_fence").unwrap();
+                *reader.lock().unwrap() = Some(conn);
+            }
+            Ok(())
+        }));
+        match write(&files, kind, &own) {
+            Err(GatewayError::Unknown { doing, .. }) => assert_eq!(doing, "ending the check"),
+            other => panic!("{kind}: {other:?}"),
+        }
+        assert_eq!(left(&dir).0.as_deref(), new, "{kind}");
+        // Who reads only has lost nothing by it.
+        let read = files.read(from_ref(&own), &path("orders/17/new/a"));
+        match new {
+            Some(_) => assert!(matches!(read, Err(GatewayError::Fence(FenceError::Busy { .. }))), "{read:?}"),
+            None => assert!(matches!(read, Err(GatewayError::NotFound)), "{read:?}"),
+        }
+        files.interrupted_by(Box::new(|_| Ok(())));
+        write(&files, "put", &own).unwrap();
+    }
+}

@@ -15,6 +15,8 @@ pub(super) struct Turns<T> {
 struct State {
     taken: bool,
     raises_waiting: usize,
+    #[cfg(test)]
+    writes_waiting: usize,
 }
 
 /// Somebody's turn. It ends when this is dropped.
@@ -31,8 +33,16 @@ impl<T> Turns<T> {
     /// Waits for the turn of a write: behind all raises.
     pub(super) fn to_write(&self) -> Turn<'_, T> {
         let mut state = self.state();
+        #[cfg(test)]
+        {
+            state.writes_waiting += 1;
+        }
         while state.taken || state.raises_waiting > 0 {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        #[cfg(test)]
+        {
+            state.writes_waiting -= 1;
         }
         self.take(state)
     }
@@ -62,6 +72,11 @@ impl<T> Turns<T> {
     #[cfg(test)]
     pub(super) fn raises_waiting(&self) -> usize {
         self.state().raises_waiting
+    }
+
+    #[cfg(test)]
+    pub(super) fn writes_waiting(&self) -> usize {
+        self.state().writes_waiting
     }
 }
 
@@ -93,6 +108,10 @@ mod tests {
         for _ in 0..4 {
             let turns = Arc::clone(&turns);
             threads.push(thread::spawn(move || turns.to_write().get().push("write")));
+        }
+        // They wait before the raise does.
+        while turns.writes_waiting() < 4 {
+            thread::yield_now();
         }
         let raiser = {
             let turns = Arc::clone(&turns);

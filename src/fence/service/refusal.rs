@@ -132,6 +132,13 @@ impl Refusal {
         wire::read(headers)
     }
 
+    /// The same in other words.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn with_detail(mut self, detail: String) -> Refusal {
+        self.detail = detail;
+        self
+    }
+
     /// Reads it out of the details of a gRPC status (`grpc-status-details-bin`, decoded), where a hop has dropped the rest.
     pub fn from_details(details: &[u8]) -> Option<Refusal> {
         wire::read_details(details)

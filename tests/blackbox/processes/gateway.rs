@@ -99,7 +99,7 @@ fn f011_t09_a_gateway_that_was_killed_refuses_who_was_refused_before_and_keeps_w
 #[test]
 fn what_a_gateway_cannot_serve_is_refused_at_the_start_and_named() {
     let dir = tempfile::tempdir().unwrap();
-    let (_running, _) = gateway(dir.path(), "gateway", &[]);
+    let (running, _) = gateway(dir.path(), "gateway", &[]);
     let files = dir.path().join("files");
     let files = files.to_str().unwrap();
     for (args, code, said) in [
@@ -116,5 +116,12 @@ fn what_a_gateway_cannot_serve_is_refused_at_the_start_and_named() {
         let ran = run("http://127.0.0.1:1", &all);
         assert_eq!(ran.code, code, "{args:?}: {ran:?}");
         assert!(ran.err.contains(said), "{args:?}: {ran:?}");
+    }
+    drop(running);
+    let other = ["gateway", "files", "--listen", "127.0.0.1:0", "--dir", files, "--cluster", "test"];
+    let ran = run("http://127.0.0.1:1", &other);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    for said in ["guarded for cluster prod", "start it with --cluster prod"] {
+        assert!(ran.err.contains(said), "{ran:?}");
     }
 }

@@ -97,6 +97,8 @@ fn c03_f009_a_replaced_owner_is_refused_over_http_with_both_epochs_and_the_file_
         assert_eq!(late.status, 412, "{method}");
         let fenced = Refusal::from_headers(&late.headers).unwrap().fenced().unwrap();
         assert_eq!((fenced.own().get(), fenced.highest().get()), (33, 34), "{method}");
+        let said = if method == "GET" { "nothing was read" } else { "nothing was written" };
+        assert!(late.body.contains(said), "{method}: {}", late.body);
     }
     assert_eq!(ask(&front, "GET", FILE, None, "").body, "by 33");
 }
