@@ -2,7 +2,7 @@
 //! to it that nobody else does.
 
 use super::disk::Disk;
-use super::record::{Found, Kind, Link, MAX_RECORD, Record, Stamp};
+use super::record::{self, Found, Kind, Link, MAX_RECORD, Record, SUM_END, Stamp};
 use crate::{FenceError, FencingToken, HighWater};
 use ringfence_core::ids::{ClusterId, Scope};
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ pub(super) struct Chain<D> {
     place: String,
     /// The cluster it is bound to, when its first record was read.
     cluster: Option<ClusterId>,
-    /// Where the next record goes.
+    /// Where the last record begins, when there is one, and where the next one goes.
+    last: u64,
     end: u64,
     link: Link,
     rows: BTreeMap<Scope, HighWater>,
@@ -38,7 +39,18 @@ pub(super) enum Tail {
 impl<D: Disk> Chain<D> {
     pub(super) fn new(disk: D, place: String) -> Chain<D> {
         let (cluster, link, rows) = (None, Link::default(), BTreeMap::new());
-        Chain { disk, place, cluster, end: 0, link, rows, refused: 0, poisoned: false, read_by_others: false }
+        Chain {
+            disk,
+            place,
+            cluster,
+            last: 0,
+            end: 0,
+            link,
+            rows,
+            refused: 0,
+            poisoned: false,
+            read_by_others: false,
+        }
     }
 
     /// Others read it at any time, not only when this handle lets go of a lock.
@@ -84,6 +96,7 @@ impl<D: Disk> Chain<D> {
         if length < self.end {
             return Err(self.corrupt(format!("{length} bytes, and had {} before: it was cut", self.end)));
         }
+        self.must_be_as_it_was()?;
         let (mut window, mut at) = (Vec::new(), 0);
         loop {
             let left = length - self.end;
@@ -98,6 +111,7 @@ impl<D: Disk> Chain<D> {
                 Found::Record { record, length, next } => {
                     let accepted = self.take(&record)?;
                     at += length;
+                    self.last = self.end;
                     (self.end, self.link) = (self.end + length as u64, next);
                     show(self.end, &record, accepted);
                 }
@@ -114,6 +128,24 @@ impl<D: Disk> Chain<D> {
                 Found::Damaged(what) => return Err(self.corrupt(format!("{what}, at byte {}", self.end))),
             }
         }
+    }
+
+    /// Refuses to go on behind a record that is no longer there: a copy that was written over the log grows to the same length
+    /// again, and what is appended would follow on nothing. Each sum has those before it in it.
+    fn must_be_as_it_was(&self) -> Result<(), FenceError> {
+        if self.link.number == 0 {
+            return Ok(());
+        }
+        let mut start = [0; SUM_END];
+        self.disk.read_at(self.last, &mut start).map_err(failed("reading the log"))?;
+        if record::sum(start) == Some(self.link.sum) {
+            return Ok(());
+        }
+        Err(self.corrupt(format!(
+            "another record at byte {} than it had before: it was restored in its place under those that have it open. Open it again, \
+             raise and read",
+            self.last
+        )))
     }
 
     /// Remembers a record; false when the rule refuses it.
@@ -173,8 +205,9 @@ impl<D: Disk> Chain<D> {
         if records.is_empty() {
             return Ok(self.end);
         }
-        let (mut bytes, mut link) = (Vec::new(), self.link);
+        let (mut bytes, mut link, mut last) = (Vec::new(), self.link, self.last);
         for record in records {
+            last = self.end + bytes.len() as u64;
             link = record.encode(link, &mut bytes)?;
         }
         if let Err(error) = self.disk.write_at(self.end, &bytes) {
@@ -191,7 +224,7 @@ impl<D: Disk> Chain<D> {
         for record in records {
             self.take(record)?;
         }
-        (self.end, self.link) = (self.end + bytes.len() as u64, link);
+        (self.last, self.end, self.link) = (last, self.end + bytes.len() as u64, link);
         Ok(self.end)
     }
 

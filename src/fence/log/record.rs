@@ -22,6 +22,9 @@ pub(super) const MAGIC: [u8; 4] = *b"RFL1";
 
 pub(super) const HEAD: usize = 28;
 
+/// Where the sum of a record ends.
+pub(super) const SUM_END: usize = 8;
+
 /// How many bytes one entry may have: 16 MiB.
 pub const MAX_PAYLOAD: usize = 16 << 20;
 
@@ -149,6 +152,12 @@ impl Record {
             None => unsound(bytes),
         }
     }
+}
+
+/// The sum in the start of a record; `None` when it is none.
+pub(super) fn sum(start: [u8; SUM_END]) -> Option<u32> {
+    let [a, b, c, d, sum @ ..] = start;
+    ([a, b, c, d] == MAGIC).then(|| u32::from_le_bytes(sum))
 }
 
 struct Head {

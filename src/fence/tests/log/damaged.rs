@@ -101,6 +101,31 @@ fn t48_damage_under_an_open_handle_is_found_by_whoever_comes_and_a_cut_file_by_t
     assert_eq!(error.kind(), FenceErrorKind::Corrupt);
 }
 
+/// Restored with `cp`, which writes over the file that others have open.
+#[test]
+fn t48_t15_a_copy_that_was_written_over_the_log_and_grew_again_takes_no_record_behind_what_is_gone() {
+    for grown in ["three", "other", "longer than before"] {
+        let Story { place, mut log, owner, ends } = story();
+        std::fs::write(place.path(), &place.bytes()[..ends[1] as usize]).unwrap();
+        let mut later = place.open();
+        let end = later.append(from_ref(&owner), grown.as_bytes()).unwrap();
+        assert_eq!(end == ends[2], grown.len() == "three".len());
+        if grown == "three" {
+            // What is as it was is the log.
+            log.append(from_ref(&owner), b"four").unwrap();
+            assert_eq!(texts(&mut later), ["one", "two", "three", "four"]);
+            continue;
+        }
+        let before = place.bytes();
+        for error in [log.append(from_ref(&owner), b"late").unwrap_err(), log.raise(&owner).unwrap_err()] {
+            assert_eq!(error.kind(), FenceErrorKind::Corrupt, "{error}");
+            assert!(error.to_string().contains("Open it again"), "{error}");
+        }
+        assert_eq!(place.bytes(), before);
+        place.open().append(from_ref(&owner), b"after").unwrap();
+    }
+}
+
 #[test]
 fn t15_another_file_in_the_place_of_the_log_accepts_nobody_until_they_have_raised_in_it() {
     let Story { place, mut log, owner, .. } = story();

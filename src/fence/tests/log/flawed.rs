@@ -15,7 +15,8 @@ enum Guard {
     CheckThenWrite,
     /// An epoch in a file beside the data, written by whoever comes.
     LastEpochWins,
-    /// A file that is there while somebody owns: nobody is refused by number.
+    /// A file that is there while somebody owns, made by whoever comes first. It has to be taken over from an owner that is taken
+    /// for dead, and nobody is refused by number.
     LockFile,
 }
 
@@ -63,8 +64,18 @@ impl Handle for FlawedHandle {
     fn raise(&mut self, token: &FencingToken) -> Result<(), FenceError> {
         match self.guard {
             Guard::CheckThenWrite => self.log.raise(token),
-            Guard::LastEpochWins | Guard::LockFile => {
+            Guard::LastEpochWins => {
                 std::fs::write(&self.epoch, token.epoch().get().to_string()).unwrap();
+                Ok(())
+            }
+            Guard::LockFile => {
+                let lock = || File::options().write(true).create_new(true).open(&self.epoch);
+                let mut lock = lock().unwrap_or_else(|_| {
+                    // Whoever had it is dead, as far as anybody knows.
+                    std::fs::remove_file(&self.epoch).unwrap();
+                    lock().unwrap()
+                });
+                lock.write_all(token.epoch().get().to_string().as_bytes()).unwrap();
                 Ok(())
             }
         }
@@ -81,6 +92,7 @@ impl Handle for FlawedHandle {
             (Guard::LastEpochWins, Some(seen)) if tokens[0].epoch() != seen => {
                 return Err(Fenced::new(tokens[0].clone(), seen).into());
             }
+            (Guard::LockFile, None) => return Err(FenceError::NotRaised { token: tokens[0].clone() }),
             (Guard::LastEpochWins | Guard::LockFile, _) => {}
         }
         paused();
