@@ -3,9 +3,12 @@
 use crate::server::{available, until};
 use crate::subject::{Fenced, token};
 use nix::sys::signal::Signal;
-use ringfence_fence::etcd::{Compare, Delete, EtcdConnection, Get, Is, OpReply, Put, Target, Txn};
+use ringfence_fence::etcd::{
+    Compare, Delete, EtcdConnection, EtcdError, EtcdKv, Get, Is, Op, OpReply, Put, Target, Txn, TxnReply,
+};
 use ringfence_fence::{FenceErrorKind, FencingToken};
 use std::slice::from_ref;
+use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::Endpoint;
 
@@ -156,6 +159,31 @@ fn a_time_limit_that_passes_during_a_write_leaves_it_unknown_and_it_may_take_eff
     assert!(matches!(db.client.get("late").as_deref(), Some("before" | "after")));
 }
 
+fn puts_k(txn: &Txn) -> bool {
+    txn.then.iter().any(|op| match op {
+        Op::Put(put) => put.key == b"k",
+        Op::Txn(inner) => puts_k(inner),
+        _ => false,
+    })
+}
+
+/// A connection on which a transaction that puts `k` gets stuck on its way.
+struct Stuck(EtcdConnection, Option<Txn>);
+
+impl EtcdKv for Stuck {
+    async fn connection(&mut self) -> Result<u64, EtcdError> {
+        self.0.connection().await
+    }
+
+    async fn txn(&mut self, txn: Txn) -> Result<TxnReply, EtcdError> {
+        if puts_k(&txn) {
+            self.1 = Some(txn);
+            return Err(EtcdError::Unknown(Arc::new(std::io::Error::from(std::io::ErrorKind::TimedOut))));
+        }
+        self.0.txn(txn).await
+    }
+}
+
 /// An unknown write may come late, but never after the next owner has raised.
 #[test]
 fn t04_a_write_that_was_stuck_on_its_way_is_refused_when_the_next_owner_has_raised() {
@@ -166,12 +194,21 @@ fn t04_a_write_that_was_stuck_on_its_way_is_refused_when_the_next_owner_has_rais
     let (old, new) = (token("prod/orders/17@33"), token("prod/orders/17@34"));
     db.raise(&old).unwrap();
     db.set(&old, "33").unwrap();
-    // As the message on the wire is: compares with the row as it was, then the write.
-    let row = db.client.get(&db.fence.key(old.scope())).unwrap();
-    let stuck = Txn::new().when(Compare::value_is(db.fence.key(old.scope()), row)).put("k", "33, late");
-    db.raise(&new).unwrap();
-    assert!(!db.client.txn(stuck).succeeded);
-    assert_eq!(db.client.get("k").as_deref(), Some("33"));
+    // What the fence sends for a write, held back: as it comes while nobody else has raised, and as it comes too late.
+    for (late, next) in [("33, in time", None), ("33, late", Some(&new))] {
+        let (fence, owner) = (db.fence.clone(), old.clone());
+        let (told, stuck) = db.client.with(async |etcd| {
+            let mut wire = Stuck(etcd.clone(), None);
+            let told = fence.write(&mut wire, from_ref(&owner), &Txn::new().put("k", late)).await;
+            (told, wire.1)
+        });
+        assert_eq!(told.unwrap_err().kind(), FenceErrorKind::Store);
+        if let Some(next) = next {
+            db.raise(next).unwrap();
+        }
+        assert_eq!(db.client.txn(stuck.unwrap()).succeeded, next.is_none());
+        assert_eq!(db.client.get("k").as_deref(), Some("33, in time"));
+    }
 }
 
 #[test]
