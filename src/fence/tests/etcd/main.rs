@@ -12,6 +12,8 @@ mod recipe;
 mod restore;
 mod roles;
 mod server;
+#[path = "../shared/storm.rs"]
+mod shared_storm;
 mod storm;
 mod subject;
 mod write;

@@ -10,6 +10,8 @@ mod page;
 mod processes;
 mod property;
 mod segments;
+#[path = "../shared/storm.rs"]
+mod shared_storm;
 mod storm;
 mod subject;
 

@@ -10,6 +10,8 @@ mod flawed;
 mod property;
 mod raiser;
 mod server;
+#[path = "../shared/storm.rs"]
+mod shared_storm;
 mod storm;
 mod subject;
 mod write;
