@@ -54,3 +54,13 @@ fn a24_t19_a_side_effect_that_checks_no_token_needs_a_key_of_the_business() {
 fn f009_a18_a_service_refuses_a_request_from_before_its_callers_pause() {
     run("fenced_service");
 }
+
+#[test]
+fn c03_a_late_report_is_refused_by_the_gateway_and_overwrites_the_newer_one_without_it() {
+    run("legacy_files");
+}
+
+#[test]
+fn a44_a45_a_late_commit_of_a_manifest_is_refused_and_a_late_put_is_not() {
+    run("fenced_manifest");
+}
