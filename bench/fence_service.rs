@@ -70,6 +70,7 @@ impl Http {
     }
 
     async fn call(&mut self) -> Result<Duration, Failed> {
+        self.0.ready().await?;
         let start = Instant::now();
         let mut request = Request::post("/count").header("host", "localhost");
         if let Some(token) = &self.1 {
