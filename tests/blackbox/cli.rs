@@ -1,6 +1,9 @@
 //! What scripts rely on: exit codes, JSON whatever happens, errors on standard error, and a reader that goes away.
 
-use crate::harness::{Cluster, Fleet, KEYSPACE, Ran, free_address, run, run_with, wait_for};
+use crate::harness::{Cluster, Fleet, KEYSPACE, PATIENCE, Ran, free_address, run, run_with, wait_for};
+use ringfence::Refusals;
+use ringfence::fence::{FencingToken, MemoryFence};
+use ringfence::net::{Coordinator, Endpoints};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
@@ -261,6 +264,64 @@ fn the_json_of_the_lists_has_the_fields_that_are_promised() {
     for field in ["keyspace", "partition", "phase", "worker", "session", "epoch", "ready"] {
         assert_eq!(owner[field], listed[field], "{field}: {owner}");
     }
+}
+
+/// What a writer of this cluster tells: that so many of its writes were refused.
+fn refused_writes(cluster: &Cluster, count: u64) {
+    let id = cluster.run(&["cluster", "status"]).json()["cluster_id"].as_str().unwrap().to_owned();
+    let [old, new] =
+        [1, 2].map(|epoch| format!("{id}/{KEYSPACE}/0@{epoch}").parse::<FencingToken>().unwrap());
+    let fence = MemoryFence::new(old.cluster().clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let coordinator = Coordinator::new(cluster.endpoints.parse::<Endpoints>().unwrap());
+        let refusals = Refusals::new(&coordinator).unwrap().of_worker("w1").unwrap();
+        let ledger = refusals.of_store("ledger").unwrap();
+        fence.raise(&new).unwrap();
+        for _ in 0..count {
+            ledger.note(&fence.check(&old).unwrap_err());
+        }
+        assert!(refusals.flush(PATIENCE).await);
+    });
+}
+
+#[test]
+fn refused_writes_are_watched_as_they_are_told_until_nobody_reads() {
+    let cluster = Cluster::dev();
+    cluster.create_keyspace(KEYSPACE, 4, "2s");
+    refused_writes(&cluster, 2);
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    watch.args(["--die-with-parent", "fence", "refusals", KEYSPACE, "--watch", "-o", "json"]);
+    watch.env("RINGFENCE_ENDPOINTS", &cluster.endpoints).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = watch.spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut all = 0;
+    let mut told = |count: u64| {
+        // In one line, unless the machine is slow.
+        while all < count {
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            let told: Value = serde_json::from_str(&line).unwrap();
+            all += told["more"].as_u64().unwrap();
+            assert_eq!(told["count"], all, "{told}");
+            assert_eq!((&told["own_epoch"], &told["highest_epoch"]), (&1.into(), &2.into()), "{told}");
+            assert_eq!((&told["store"], &told["mode"]), (&"ledger".into(), &"enforce".into()), "{told}");
+        }
+        assert_eq!(all, count);
+    };
+    // What is known; or, when it was not noted yet, the first news.
+    told(2);
+    refused_writes(&cluster, 3);
+    told(5);
+    // `| head -2`: it notices with the next news.
+    drop(output);
+    refused_writes(&cluster, 1);
+    let code = wait_for("the command ends", || child.try_wait().unwrap()).code();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let text = cluster.run(&["fence", "refusals", "nowhere", "--watch"]);
+    failed(&text, 1, "not_found");
 }
 
 #[test]

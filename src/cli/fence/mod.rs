@@ -26,6 +26,9 @@ enum Verb {
     Refusals {
         /// Only of this keyspace
         keyspace: Option<KeyspaceName>,
+        /// Go on, with a line whenever more is told
+        #[arg(long)]
+        watch: bool,
     },
     /// Raise fences again, after storage was restored or has failed over
     #[command(after_help = reassert::AFTER_HELP)]
@@ -41,7 +44,8 @@ enum Verb {
 pub(crate) async fn run(args: FenceArgs) -> Outcome {
     let FenceArgs { common, verb } = args;
     match verb {
-        Verb::Refusals { keyspace } => refusals::run(&common, keyspace.as_ref()).await,
+        Verb::Refusals { keyspace, watch: true } => refusals::watch(&common, keyspace.as_ref()).await,
+        Verb::Refusals { keyspace, watch: false } => refusals::run(&common, keyspace.as_ref()).await,
         Verb::Reassert(args) => reassert::run(&common, args).await,
         Verb::Status { keyspace } => reassert::status(&common, keyspace.as_ref()).await,
     }

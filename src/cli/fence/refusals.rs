@@ -7,6 +7,7 @@ use crate::text::{ago, plain, short};
 use ringfence::admin::{Health, Holder, RefusedList, RefusedWrites};
 use ringfence::ids::KeyspaceName;
 use serde::Serialize;
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -18,7 +19,15 @@ that differ are kept, by the coordinators, and outlive their leader. A time is t
 
 Examples:
   ringfence fence refusals
-  ringfence fence refusals orders -o json";
+  ringfence fence refusals orders -o json
+  ringfence fence refusals --watch -o json | jq 'select(.mode == \"enforce\")'
+
+With --watch it begins with what is known, the oldest first, and has a line whenever more is told; `more` says how many since the line
+before. It ends when it is interrupted, or with the first line that nobody reads any more. While no coordinator answers it says so
+on standard error, and goes on.";
+
+/// Between two looks. A leader notes what it was told once a second.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Of how many the story is told; the others have a line in the table.
 const STORIES: usize = 5;
@@ -49,6 +58,15 @@ pub(crate) struct RefusedShape {
     /// For how long at least the writer had been replaced.
     late_ms: Option<u64>,
     means: String,
+}
+
+/// A line of the watch, for programs.
+#[derive(Debug, Serialize)]
+struct ToldShape {
+    #[serde(flatten)]
+    refused: RefusedShape,
+    /// How many of `count` are new since the line before.
+    more: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -120,6 +138,66 @@ pub(super) async fn run(common: &Common, keyspace: Option<&KeyspaceName>) -> Out
     };
     common.output().show(&shape, || text(&list))?;
     Ok(Exit::Done)
+}
+
+/// The same, as it grows. It returns only when nobody reads any more, or with an error that stays.
+pub(super) async fn watch(common: &Common, keyspace: Option<&KeyspaceName>) -> Outcome {
+    let (admin, output) = (common.admin(), common.output());
+    let name = keyspace.map(KeyspaceName::as_str);
+    let mut known = Vec::new();
+    let mut list = admin.refused_writes(name).await?;
+    let mut answers = true;
+    loop {
+        for writes in list.refusals.iter().rev() {
+            let more = more(&known, writes);
+            if more > 0 {
+                let shape = ToldShape { refused: writes.into(), more };
+                output.one_of_many(&shape, || told(writes, more))?;
+            }
+        }
+        known = list.refusals;
+        list = loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            match admin.refused_writes(name).await {
+                Ok(list) => break list,
+                Err(error) if !error.is_retryable() => return Err(error.into()),
+                Err(error) if answers => {
+                    answers = false;
+                    let _ = writeln!(
+                        io::stderr(),
+                        "note: {}; it goes on when it is answered",
+                        plain(&error.to_string())
+                    );
+                }
+                Err(_) => {}
+            }
+        };
+        answers = true;
+    }
+}
+
+/// How many were told of since. What was forgotten and is told of again begins anew.
+fn more(known: &[RefusedWrites], now: &RefusedWrites) -> u64 {
+    let what = |of: &RefusedWrites| (of.scope.clone(), of.own, of.highest, of.store.clone(), of.observed);
+    let before = known.iter().find(|before| what(before) == what(now)).map_or(0, |before| before.count);
+    now.count.checked_sub(before).unwrap_or(now.count)
+}
+
+/// A line of the watch.
+fn told(writes: &RefusedWrites, more: u64) -> String {
+    let of = |holder: &Option<Holder>| holder.as_ref().map(|h| format!(" {}", h.worker)).unwrap_or_default();
+    let late = writes.late_ms.map(|ms| format!(", at least {} late", short(Duration::from_millis(ms))));
+    let became = if writes.observed { "observed, and written" } else { "refused" };
+    plain(&format!(
+        "{} e{}{}: {more} {became} by {}, which has seen e{}{}{}",
+        writes.scope,
+        writes.own.get(),
+        of(&writes.writer),
+        writes.store,
+        writes.highest.get(),
+        of(&writes.successor),
+        late.unwrap_or_default(),
+    )) + "\n"
 }
 
 fn text(list: &RefusedList) -> String {
