@@ -110,8 +110,9 @@ impl SqliteFence {
     /// it does not.
     ///
     /// # Errors
-    /// As [`SqliteFence::check_all`], and whatever the write answers. A commit that failed with [`FenceError::Store`] is
-    /// unknown; so is a write whose transaction had ended before.
+    /// As [`SqliteFence::check_all`], and whatever the write answers. [`FenceError::Busy`] may be the commit's own answer,
+    /// after the write has run: nothing of it is in the database then, and what it did elsewhere has happened. A commit that
+    /// failed with [`FenceError::Store`] is unknown; so is a write whose transaction had ended before.
     pub fn write<T, E: From<FenceError>>(
         &self,
         conn: &mut Connection,

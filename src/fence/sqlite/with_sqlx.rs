@@ -170,9 +170,10 @@ impl SqlxFence {
     /// it does not.
     ///
     /// # Errors
-    /// As [`SqlxFence::check_all`], and whatever the write answers. A commit that failed with [`FenceError::Store`] is
-    /// unknown; so is a write whose transaction had ended before. Close the connection after a commit that failed so: sqlx may
-    /// take it for one in a transaction from then on.
+    /// As [`SqlxFence::check_all`], and whatever the write answers. [`FenceError::Busy`] may be the commit's own answer,
+    /// after the write has run: nothing of it is in the database then, and what it did elsewhere has happened. A commit that
+    /// failed with [`FenceError::Store`] is unknown; so is a write whose transaction had ended before. Close the connection
+    /// after a commit that failed so: sqlx may take it for one in a transaction from then on.
     pub async fn write<T, E: From<FenceError>>(
         &self,
         conn: &mut SqliteConnection,
