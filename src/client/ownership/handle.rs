@@ -6,6 +6,7 @@ use ringfence_core::ids::{Epoch, KeyspaceName, PartitionId, SessionId};
 use ringfence_core::mutant;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One partition, owned under one epoch.
 ///
@@ -120,6 +121,27 @@ impl Ownership {
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.tenure.check().is_ok()
+    }
+
+    /// How long the ownership holds if nothing is heard of the coordinator any more; zero when it is over. A renewal makes it
+    /// longer. When the partition is wanted back, it is no longer than what is left of the drain.
+    ///
+    /// It is for whoever has to end something elsewhere in time, such as a process that works under this ownership: look again
+    /// before it is over, and act on what is left then. It runs on through a suspend of the machine. In a keyspace that is taken
+    /// over by fence, another may own the partition before: there it bounds nothing.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let (ownership, control) = ringfence::testkit::Granted::new("orders", 17).start()?;
+    /// let before = ownership.time_left();
+    /// control.pause(Duration::from_millis(1));
+    /// assert!(ownership.time_left() < before);
+    /// control.lose();
+    /// assert_eq!(ownership.time_left(), Duration::ZERO);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn time_left(&self) -> Duration {
+        self.tenure.time_left()
     }
 
     /// Answers a read from memory under the lease: checks, computes, and checks again.

@@ -113,7 +113,12 @@ impl SessionLease {
         self.until.store(OVER, Ordering::Release);
     }
 
-    /// The end of the lease as published, for display.
+    /// This is a child of the process that joined.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.birth.is_elsewhere()
+    }
+
+    /// The end of the lease as published; `None` when it is over, or has not begun.
     pub(crate) fn until(&self) -> Option<Instant> {
         Some(self.until.load(Ordering::Acquire)).filter(|nanos| *nanos > NOT_YET).map(Instant::from_nanos)
     }

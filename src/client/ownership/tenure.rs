@@ -10,6 +10,7 @@ use ringfence_core::time::Instant;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// No bound of its own: valid as long as the session's lease.
@@ -214,6 +215,16 @@ impl Tenure {
     #[inline]
     pub(super) fn holds(&self, now: Instant) -> bool {
         self.lease.holds(now, self.by_fence) && now.as_nanos() < self.until.load(Ordering::Acquire)
+    }
+
+    /// How long it holds if nothing more is heard of the coordinator. The grace is left out: it may pass.
+    pub(super) fn time_left(&self) -> Duration {
+        // Read before the loads, so that what is renewed in between only counts for more.
+        let now = self.lease.clock.now();
+        let elsewhere = self.lease.is_elsewhere();
+        let lease = self.lease.until().filter(|_| !elsewhere).map_or(ENDED, Instant::as_nanos);
+        let until = lease.min(self.until.load(Ordering::Acquire));
+        Duration::from_nanos(until.saturating_sub(now.as_nanos()))
     }
 
     /// Why it is not valid, and makes final what is.
