@@ -4,7 +4,7 @@ use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
 use crate::text::{self, short};
 use crate::{
-    cluster, demo, dev, drill, fence, freeze, gateway, keyspace, logging, partition, rebalance, serve,
+    cluster, demo, dev, drill, fence, freeze, gateway, keyspace, logging, partition, rebalance, run, serve,
     settings, status, watch, who_owns, worker,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -81,6 +81,11 @@ enum Verb {
     Drill(Box<drill::DrillArgs>),
     /// The one way to write a store that knows no tokens, with a fence in it
     Gateway(gateway::GatewayArgs),
+    /// Run any program as a worker: one child for each partition that is owned, or one for all
+    Run(Box<run::RunArgs>),
+    /// What stands between `run` and a child
+    #[command(hide = true)]
+    Minder(run::minder::MinderArgs),
     /// Watch real processes lose and take over partitions while a real database refuses the deposed owner
     Demo(demo::DemoArgs),
     /// A worker of the demo
@@ -184,7 +189,12 @@ impl Verb {
             Verb::Watch(args) => args.common.output,
             Verb::Drill(args) => args.common.output,
             Verb::Demo(args) => args.output,
-            Verb::Serve(_) | Verb::Dev(_) | Verb::Gateway(_) | Verb::DemoWorker(_) => Format::Table,
+            Verb::Serve(_)
+            | Verb::Dev(_)
+            | Verb::Gateway(_)
+            | Verb::Run(_)
+            | Verb::Minder(_)
+            | Verb::DemoWorker(_) => Format::Table,
         }
     }
 
@@ -194,12 +204,14 @@ impl Verb {
         match self {
             Verb::Serve(_) => None,
             Verb::Dev(_) => Some(ringfence_server::settings::DEFAULT_LOG_FILTER),
+            // It runs for long, and nobody else says what became of the children.
+            Verb::Run(_) => Some("info"),
             // An operator's verb says what it has to say; a log beside it would be in the way.
             _ => Some("warn"),
         }
     }
 
-    async fn run(self, log_format: Option<logging::LogFormat>) -> Outcome {
+    async fn outcome(self, log_format: Option<logging::LogFormat>) -> Outcome {
         match self {
             Verb::Serve(args) => serve::run(*args, log_format).await,
             Verb::Dev(args) => dev::run(args).await,
@@ -218,8 +230,11 @@ impl Verb {
             Verb::Watch(args) => watch::run(args).await,
             Verb::Drill(args) => drill::run(*args).await,
             Verb::Gateway(args) => gateway::run(args).await,
+            Verb::Run(args) => run::run(*args).await,
             Verb::Demo(args) => demo::run(args).await,
             Verb::DemoWorker(args) => demo::run_worker(args).await,
+            // Run before, without all of this.
+            Verb::Minder(_) => Ok(Exit::Done),
         }
     }
 }
@@ -231,6 +246,9 @@ pub(crate) fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return unreadable(error, asks_for_json(&words)),
     };
+    if let Verb::Minder(args) = cli.verb {
+        return run::minder::run(args);
+    }
     let format = cli.verb.format();
     let start = || {
         if cli.die_with_parent {
@@ -244,7 +262,7 @@ pub(crate) fn run() -> ExitCode {
     let outcome = start().and_then(|()| {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failed::from)?;
-        let outcome = runtime.block_on(cli.verb.run(cli.log_format));
+        let outcome = runtime.block_on(cli.verb.outcome(cli.log_format));
         // A name that is still being resolved must not keep a finished command from ending.
         runtime.shutdown_background();
         outcome
@@ -319,6 +337,11 @@ mod tests {
             "ringfence worker list",
             "ringfence gateway files --dir /d --cluster prod",
             "ringfence gateway files --dir /d --cluster prod --listen 127.0.0.1:0 --scope @locks/nightly --max-bytes 9",
+            "ringfence run --keyspace orders --id w1 -- true",
+            "ringfence run --keyspace orders --id w1 --wait-ready --prefix --max-restarts 0 --kill-margin 1s \
+             --stop-within 9s --join-within 3s --weight 2 --label zone=a --address a:1 --endpoints http://a:1 -- sh -c :",
+            "ringfence run --keyspace orders --id w1 --one-child -- python3 worker.py --flag",
+            "ringfence minder --until 17 --wait-ready -- true",
             "ringfence partition list orders -o json",
             "ringfence partition show orders/17",
             "ringfence partition move orders/17 --to w1 --wait",
@@ -508,6 +531,8 @@ mod tests {
         ("keyspace show", Does::Reads),
         ("worker list", Does::Reads),
         ("gateway files", Does::Runs),
+        ("minder", Does::Runs),
+        ("run", Does::Runs),
         ("worker show", Does::Reads),
         ("worker history", Does::Reads),
         ("partition list", Does::Reads),

@@ -1,4 +1,4 @@
-//! How a command ends: three exit codes, and one form for everything that goes wrong.
+//! How a command ends: three exit codes, two more where another program is to be run, and one form for everything that goes wrong.
 //!
 //! An error is a sentence on standard error. With `-o json`, standard output has an object with its code as well, so
 //! that whoever reads it finds JSON whatever happens. A reader that went away (a closed pipe) is no error: the command
@@ -20,6 +20,10 @@ pub(crate) enum Exit {
     Failed,
     /// The command line makes no sense.
     Usage,
+    /// What was to be run cannot be executed. As shells say it.
+    NotExecutable,
+    /// There is no such program to run. As shells say it.
+    NoProgram,
 }
 
 impl From<Exit> for ExitCode {
@@ -28,6 +32,8 @@ impl From<Exit> for ExitCode {
             Exit::Done => ExitCode::SUCCESS,
             Exit::Failed => ExitCode::from(1),
             Exit::Usage => ExitCode::from(2),
+            Exit::NotExecutable => ExitCode::from(126),
+            Exit::NoProgram => ExitCode::from(127),
         }
     }
 }

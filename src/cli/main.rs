@@ -2,12 +2,14 @@
 //!
 //! Each noun is a module (`keyspace`, `partition`, `worker`, `cluster`, `rebalance`, `fence`), and so is each verb that stands alone
 //! (`status`, `who-owns`, `watch`, `drill`, `freeze`, `settings`). They ask through the SDK's `Admin` and know nothing of the wire.
-//! `serve` and `dev` run a node, `gateway` stands in front of a store.
+//! `serve` and `dev` run a node, `gateway` stands in front of a store,
+//! `run` makes a worker of any program.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `serve`, `dev` | a node of a coordinator, durable or in memory |
 //! | `gateway` | the one way to write a folder of files, with a fence in it |
+//! | `run` | any program as a worker: a child for each partition |
 //! | `simulate` | a trace that is replayed without a cluster, `rebalance simulate` |
 //! | `demo` | the demonstration, with real processes and a real database |
 //! | `args` | the command line, and what every verb takes |
@@ -33,6 +35,7 @@ mod operator;
 mod output;
 mod partition;
 mod rebalance;
+mod run;
 mod serve;
 mod settings;
 mod shape;

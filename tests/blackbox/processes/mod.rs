@@ -6,5 +6,7 @@ mod drills;
 mod gateway;
 mod members;
 mod nodes;
+mod run;
+mod run_examples;
 mod splits;
 mod workers;
