@@ -17,6 +17,7 @@
 //! | [`leader`] | the loop that carries out what a leader decides |
 //! | `leaderless` | when a missing leader is worth a word in the log |
 //! | [`workers`] | the service for workers: sessions, renewals, reports |
+//! | `json` | the same calls over HTTP with JSON |
 //! | [`map`] | the service for callers: watch and lookup |
 //! | `admin` | the service for operators |
 //! | [`drills`] | a worker that is replaced on purpose, to see its late write refused |
@@ -41,6 +42,7 @@ pub mod fuzzing;
 #[cfg(test)]
 mod golden;
 pub mod identity;
+mod json;
 mod late;
 pub mod leader;
 mod leaderless;

@@ -2,6 +2,7 @@
 
 use crate::admin::Admin;
 use crate::formation::{Formation, FormationService};
+use crate::json::Json;
 use crate::late::Late;
 use crate::map::Map;
 use crate::node::NodeError;
@@ -188,6 +189,9 @@ pub(crate) async fn serve<H: Health>(
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        // For calls with JSON; gRPC is HTTP/2.
+        .accept_http1(true)
+        .layer(Json::new().map_err(|e| failed(format!("the contract: {e}")))?)
         .add_routes(routes);
     let served = match source {
         Source::Tcp(listener) => {

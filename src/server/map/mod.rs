@@ -55,6 +55,7 @@ impl Map {
         let keyspace = local.state.keyspace_named(&name).ok_or_else(|| no_such_keyspace(&name))?;
         let number = match target {
             Target::Key(key) => keyspace.partitioner().partition_of(&key),
+            Target::Text(key) => keyspace.partitioner().partition_of(key.as_bytes()),
             Target::Partition(number) => PartitionId::new(number),
         };
         let key = PartitionKey { keyspace: keyspace.id(), partition: number };

@@ -92,7 +92,8 @@ impl Told {
 
     /// The locks that were granted or lost since the last look. A session has few enough to look at all of them.
     fn locks(&mut self, local: &Local) -> (Vec<v1::HeldLock>, Vec<v1::GoneLock>) {
-        let names = local.state.session(self.session).into_iter().flat_map(|session| session.locks());
+        let names =
+            local.state.session(self.session).into_iter().flat_map(ringfence_core::state::Session::locks);
         let held: Vec<HeldLock> =
             names.filter_map(|name| HeldLock::read(&local.state, self.session, name)).collect();
         let now: BTreeMap<LockName, (Epoch, u64)> =

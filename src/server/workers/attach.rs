@@ -63,7 +63,7 @@ impl Outbox {
     }
 
     /// Takes a renewal in; false when too many are under way.
-    fn admit(&self) -> bool {
+    pub(super) fn admit(&self) -> bool {
         let mut waiting = self.lock();
         let admitted = waiting.under_way + waiting.acknowledgements.len() < MAX_UNANSWERED;
         waiting.under_way += usize::from(admitted);
@@ -83,9 +83,25 @@ impl Outbox {
     }
 
     /// Nobody reads any more.
-    #[cfg(test)]
-    pub(super) fn close(&self) {
+    pub(super) fn hang_up(&self) {
         self.closed.cancel();
+    }
+
+    /// Something was put in, or the session may have ended.
+    pub(super) async fn woken(&self) {
+        self.waker.notified().await;
+    }
+
+    /// The acknowledgement that came first.
+    ///
+    /// # Errors
+    /// What was put in instead of one.
+    pub(super) fn take_acknowledged(&self) -> Result<Option<v1::Acknowledgement>, Failure> {
+        let mut waiting = self.lock();
+        match waiting.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(waiting.acknowledgements.pop_front()),
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -9,6 +9,7 @@
 //! | `join` | opening a session, and when that may end an earlier one |
 //! | `attach` | the session's stream |
 //! | `loads` | what workers measure of partitions |
+//! | `renew` | one renewal and its answer, for sessions without a stream |
 //! | `renewals` | renewals, answered together after one confirmation round |
 //! | `assignment` | what a session holds, as a picture and as changes to it |
 //! | `report` | ready, released, failed, revoke seen |
@@ -21,6 +22,7 @@ mod credentials;
 mod drill;
 mod join;
 mod loads;
+mod renew;
 mod renewals;
 mod report;
 #[cfg(test)]
@@ -84,6 +86,10 @@ impl WorkerService for Workers {
         let incoming = request.into_inner();
         let stream = attach::attach(&self.context, &self.renewals, incoming, self.stop.clone()).await?;
         Ok(Response::new(stream))
+    }
+
+    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
+        Ok(Response::new(renew::renew(&self.context, &self.renewals, request.into_inner()).await?))
     }
 
     async fn report(

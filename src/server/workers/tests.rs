@@ -127,7 +127,7 @@ async fn p06_a_renewal_is_answered_in_the_term_it_arrived_in_and_while_somebody_
     let (good, read) = renewed(&context, session, term).await;
     let (earlier, of_another_term) = renewed(&context, session, Term::new(term.get() - 1)).await;
     let (unread, closed) = renewed(&context, session, term).await;
-    closed.close();
+    closed.hang_up();
     let held = renewals.answer(vec![good, earlier, unread], term);
     assert!(held.is_empty());
     assert_eq!(read.acknowledged(), 1);

@@ -457,6 +457,10 @@ impl WorkerService for Service {
         Ok(Response::new(Box::pin(UnboundedReceiverStream::new(out))))
     }
 
+    async fn renew(&self, _: Request<v1::RenewRequest>) -> Result<Response<v1::RenewResponse>, Status> {
+        Err(Status::unimplemented("a worker renews over its stream"))
+    }
+
     async fn report(
         &self,
         request: Request<v1::ReportRequest>,

@@ -42,7 +42,7 @@ const LISTENED: Duration = Duration::from_millis(300);
 const MAX_PARTITIONS: u32 = 1_000;
 
 /// What is called: the method, and how it answers.
-pub(crate) const METHODS: [(&str, Kind); 41] = [
+pub(crate) const METHODS: [(&str, Kind); 42] = [
     ("AdminService/CreateKeyspace", Kind::Answer),
     ("AdminService/UpdateKeyspace", Kind::Answer),
     ("AdminService/DeleteKeyspace", Kind::Answer),
@@ -62,6 +62,7 @@ pub(crate) const METHODS: [(&str, Kind); 41] = [
     ("MapService/Lookup", Kind::Answer),
     ("WorkerService/Join", Kind::Answer),
     ("WorkerService/Attach", Kind::Open),
+    ("WorkerService/Renew", Kind::Answer),
     ("WorkerService/Report", Kind::Answer),
     ("WorkerService/Leave", Kind::Answer),
     ("WorkerService/Drill", Kind::Open),
