@@ -3,6 +3,7 @@
 //! A message says what happened and what to do; the kind is for programs. It is not a gRPC status: what a coordinator
 //! refused, and what became of a call that nobody answered, are told apart here once and for all.
 
+use crate::lock::Busy;
 use crate::net::{EndpointsError, GaveUp};
 use ringfence_api::Failure;
 use ringfence_core::ids::{Epoch, NameError};
@@ -50,6 +51,10 @@ pub enum ErrorKind {
     Malformed,
     /// A drill was cut short and has no result. Nothing of it is kept, and it may be run again.
     Interrupted,
+    /// The lock is held by somebody else, or waited for. [`Error::busy`] says more.
+    Busy,
+    /// The lock had been lost. Others may have held it since.
+    NotHeld,
     /// A worker has ended without giving everything back. What is left goes to others when its lease has run out.
     NotReleased,
 }
@@ -76,6 +81,8 @@ impl ErrorKind {
             ErrorKind::Refused => "refused",
             ErrorKind::Malformed => "malformed",
             ErrorKind::Interrupted => "interrupted",
+            ErrorKind::Busy => "busy",
+            ErrorKind::NotHeld => "not_held",
             ErrorKind::NotReleased => "not_released",
         }
     }
@@ -122,6 +129,8 @@ enum Repr {
     GaveUp(GaveUp),
     #[error(transparent)]
     Name(NameError),
+    #[error(transparent)]
+    Busy(Busy),
     #[error("{1}")]
     Own(ErrorKind, String),
 }
@@ -146,6 +155,7 @@ impl Error {
             Repr::Endpoints(_) | Repr::Name(_) => ErrorKind::Invalid,
             Repr::Answer(failure) => failure.kind().into(),
             Repr::GaveUp(gave_up) => gave_up.kind(),
+            Repr::Busy(_) => ErrorKind::Busy,
             Repr::Own(kind, _) => *kind,
         }
     }
@@ -159,7 +169,8 @@ impl Error {
             ErrorKind::Unreachable
             | ErrorKind::NoLeader
             | ErrorKind::Unavailable
-            | ErrorKind::Interrupted => true,
+            | ErrorKind::Interrupted
+            | ErrorKind::Busy => true,
             ErrorKind::UnknownOutcome
             | ErrorKind::SessionEnded
             | ErrorKind::WrongSecret
@@ -174,6 +185,7 @@ impl Error {
             | ErrorKind::WrongCluster
             | ErrorKind::Refused
             | ErrorKind::Malformed
+            | ErrorKind::NotHeld
             | ErrorKind::NotReleased => false,
         }
     }
@@ -189,11 +201,19 @@ impl Error {
         self.failure()?.identities()
     }
 
+    /// With [`ErrorKind::Busy`]: the lock, and who holds it as far as that is known.
+    pub fn busy(&self) -> Option<&Busy> {
+        match &*self.0 {
+            Repr::Busy(busy) => Some(busy),
+            _ => None,
+        }
+    }
+
     /// What a coordinator answered, when one did.
     pub(crate) fn failure(&self) -> Option<&Failure> {
         match &*self.0 {
             Repr::Answer(failure) => Some(failure),
-            Repr::Endpoints(_) | Repr::GaveUp(_) | Repr::Name(_) | Repr::Own(..) => None,
+            Repr::Endpoints(_) | Repr::GaveUp(_) | Repr::Name(_) | Repr::Busy(_) | Repr::Own(..) => None,
         }
     }
 }
@@ -234,6 +254,12 @@ impl From<GaveUp> for Error {
 impl From<NameError> for Error {
     fn from(error: NameError) -> Error {
         Error(Arc::new(Repr::Name(error)))
+    }
+}
+
+impl From<Busy> for Error {
+    fn from(busy: Busy) -> Error {
+        Error(Arc::new(Repr::Busy(busy)))
     }
 }
 

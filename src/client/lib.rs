@@ -44,6 +44,7 @@
 //! |---|---|
 //! | [`worker`] | joins, runs one task for each partition it is granted, gives them back |
 //! | [`ownership`] | one partition under one epoch: stamps, leased reads, when to stop |
+//! | [`lock`] | named locks with a token, efficiency locks, elections |
 //! | [`testkit`] | ownerships for your own tests, without a coordinator |
 //! | [`router`] | maps key -> partition -> owner, for those who call the workers |
 //! | [`refusals`] | telling of writes that a fence refused |
@@ -63,6 +64,7 @@ mod error;
 mod fork;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod lock;
 pub mod net;
 pub mod ownership;
 pub mod refusals;
@@ -72,6 +74,7 @@ pub mod worker;
 
 pub use error::{Error, ErrorKind};
 pub use fence::FencingToken;
+pub use lock::{LockGuard, Locks};
 pub use ownership::{NotOwner, Ownership};
 pub use refusals::{Refusals, StoreRefusals};
 pub use ringfence_core::ids;

@@ -8,6 +8,7 @@ use ringfence_api::MAX_MESSAGE_BYTES;
 use ringfence_api::convert::NodeAddress;
 use ringfence_api::v1::admin_service_client::AdminServiceClient;
 use ringfence_api::v1::fence_service_client::FenceServiceClient;
+use ringfence_api::v1::lock_service_client::LockServiceClient;
 use ringfence_api::v1::map_service_client::MapServiceClient;
 use ringfence_api::v1::placement_service_client::PlacementServiceClient;
 use ringfence_api::v1::worker_service_client::WorkerServiceClient;
@@ -221,6 +222,13 @@ pub(crate) fn map(channel: Channel) -> MapServiceClient<Channel> {
 /// The worker service on this channel, with the contract's message limit in both directions.
 pub(crate) fn worker(channel: Channel) -> WorkerServiceClient<Channel> {
     WorkerServiceClient::new(channel)
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+/// The lock service on this channel, with the contract's message limit in both directions.
+pub(crate) fn locks(channel: Channel) -> LockServiceClient<Channel> {
+    LockServiceClient::new(channel)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES)
 }

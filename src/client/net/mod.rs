@@ -25,6 +25,6 @@ pub use endpoints::{Endpoint, Endpoints, EndpointsError, MAX_ENDPOINTS, without_
 
 pub(crate) use attempts::{Call, Effect, GaveUp, Route};
 pub(crate) use backoff::Backoff;
-pub(crate) use coordinator::{admin, fences, map, placement, worker};
+pub(crate) use coordinator::{admin, fences, locks, map, placement, worker};
 pub(crate) use pool::Target;
 pub(crate) use trouble::Trouble;

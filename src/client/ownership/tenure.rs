@@ -1,4 +1,4 @@
-//! One tenure: a partition under one epoch, from its grant to its end. What the handles share.
+//! One tenure: a partition or a lock under one epoch, from its grant to its end. What the handles share.
 
 use super::lease::{Look, SessionLease};
 use super::{NotOwner, Why};
@@ -59,26 +59,31 @@ struct Progress {
     noted: bool,
 }
 
-/// What the handles of one ownership share.
-pub(crate) struct Tenure {
+/// What the handles of one ownership share; `X` is what a partition has, or a lock.
+pub(crate) struct Tenure<X = Owned> {
     token: FencingToken,
-    keyspace: KeyspaceName,
-    partition: PartitionId,
     session: SessionId,
     lease: Arc<SessionLease>,
-    /// Its keyspace is taken over by fence.
+    /// It is taken over by fence.
     by_fence: bool,
+    /// Nanoseconds of the lease's clock. Only falls.
+    until: AtomicU64,
+    progress: watch::Sender<Progress>,
+    /// The last answer was that it is not valid now, and may be again.
+    paused: AtomicBool,
+    of: X,
+}
+
+/// What a tenure of a partition has besides.
+pub(crate) struct Owned {
+    keyspace: KeyspaceName,
+    partition: PartitionId,
     /// Which keys it has; `None` in a test that does not say.
     share: Option<Share>,
     /// What its fences are raised to beside its own token.
     ancestors: Box<[FencingToken]>,
-    /// Nanoseconds of the lease's clock. Only falls.
-    until: AtomicU64,
-    progress: watch::Sender<Progress>,
     /// Its task has said that it is ready.
     said_ready: AtomicBool,
-    /// The last answer was that it is not valid now, and may be again.
-    paused: AtomicBool,
     desk: Arc<dyn Desk>,
     /// What the application says that the partition counts for.
     reported_load: AtomicU64,
@@ -99,43 +104,98 @@ pub(crate) struct Grant {
 impl Tenure {
     pub(crate) fn new(grant: Grant, lease: Arc<SessionLease>, desk: Arc<dyn Desk>) -> Tenure {
         let Grant { token, keyspace, partition, session, by_fence, share, ancestors } = grant;
-        Tenure {
-            token: token.held_by(session),
+        let owned = Owned {
             keyspace,
             partition,
-            session,
-            lease,
-            by_fence,
             share,
             ancestors,
-            until: AtomicU64::new(UNBOUNDED),
-            progress: watch::Sender::new(Progress { phase: Phase::Granted, why: None, noted: false }),
             said_ready: AtomicBool::new(false),
-            paused: AtomicBool::new(false),
             desk,
             reported_load: AtomicU64::new(NOT_REPORTED),
             operations: Counter(AtomicU64::new(0)),
+        };
+        Tenure::of(token, session, by_fence, lease, owned)
+    }
+
+    pub(crate) fn ancestors(&self) -> &[FencingToken] {
+        &self.of.ancestors
+    }
+
+    pub(super) fn covers(&self, key: &[u8]) -> bool {
+        self.of.share.is_none_or(|share| share.contains(key))
+    }
+
+    pub(crate) fn keyspace(&self) -> &KeyspaceName {
+        &self.of.keyspace
+    }
+
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.of.partition
+    }
+
+    /// Counts an operation that began.
+    #[inline]
+    pub(super) fn count(&self) {
+        self.of.operations.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many operations have begun.
+    pub(crate) fn operations(&self) -> u64 {
+        self.of.operations.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn report_load(&self, units: u64) {
+        self.of.reported_load.store(units.min(NOT_REPORTED - 1), Ordering::Relaxed);
+    }
+
+    /// What the application says that the partition counts for, when it says so.
+    pub(crate) fn reported_load(&self) -> Option<u64> {
+        Some(self.of.reported_load.load(Ordering::Relaxed)).filter(|units| *units != NOT_REPORTED)
+    }
+
+    /// See [`Ownership::ready`](super::Ownership::ready).
+    pub(super) async fn ready(&self) -> Result<(), NotOwner> {
+        match self.check() {
+            Err(over) if over.is_final() => return Err(over),
+            _ => {}
         }
+        if !self.of.said_ready.swap(true, Ordering::AcqRel) {
+            self.of.desk.say_ready(self);
+        }
+        let known = |now: &Progress| now.noted || now.phase == Phase::Ended;
+        // It cannot fail: the sender is in `self`.
+        let _ = self.progress.subscribe().wait_for(known).await;
+        self.ended().map_or(Ok(()), Err)
+    }
+}
+
+impl<X> Tenure<X> {
+    pub(crate) fn of(
+        token: FencingToken,
+        session: SessionId,
+        by_fence: bool,
+        lease: Arc<SessionLease>,
+        of: X,
+    ) -> Tenure<X> {
+        Tenure {
+            token: token.held_by(session),
+            session,
+            lease,
+            by_fence,
+            until: AtomicU64::new(UNBOUNDED),
+            progress: watch::Sender::new(Progress { phase: Phase::Granted, why: None, noted: false }),
+            paused: AtomicBool::new(false),
+            of,
+        }
+    }
+
+    /// What it has as a partition, or as a lock.
+    pub(crate) fn particulars(&self) -> &X {
+        &self.of
     }
 
     pub(crate) fn token(&self) -> &FencingToken {
         &self.token
-    }
-
-    pub(crate) fn ancestors(&self) -> &[FencingToken] {
-        &self.ancestors
-    }
-
-    pub(super) fn covers(&self, key: &[u8]) -> bool {
-        self.share.is_none_or(|share| share.contains(key))
-    }
-
-    pub(crate) fn keyspace(&self) -> &KeyspaceName {
-        &self.keyspace
-    }
-
-    pub(crate) fn partition(&self) -> PartitionId {
-        self.partition
     }
 
     pub(crate) fn session(&self) -> SessionId {
@@ -199,7 +259,7 @@ impl Tenure {
 
     /// One clock read and two or three comparisons.
     #[inline]
-    pub(super) fn check(&self) -> Result<(), NotOwner> {
+    pub(crate) fn check(&self) -> Result<(), NotOwner> {
         // Read before the loads: see `SessionLease::holds`.
         let now = self.lease.clock.now();
         if !self.holds(now) {
@@ -218,7 +278,7 @@ impl Tenure {
     }
 
     /// How long it holds if nothing more is heard of the coordinator. The grace is left out: it may pass.
-    pub(super) fn time_left(&self) -> Duration {
+    pub(crate) fn time_left(&self) -> Duration {
         // Read before the loads, so that what is renewed in between only counts for more.
         let now = self.lease.clock.now();
         let elsewhere = self.lease.is_elsewhere();
@@ -255,45 +315,10 @@ impl Tenure {
         why.map(|why| self.not_owner(why))
     }
 
-    /// Counts an operation that began.
-    #[inline]
-    pub(super) fn count(&self) {
-        self.operations.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many operations have begun.
-    pub(crate) fn operations(&self) -> u64 {
-        self.operations.0.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn report_load(&self, units: u64) {
-        self.reported_load.store(units.min(NOT_REPORTED - 1), Ordering::Relaxed);
-    }
-
-    /// What the application says that the partition counts for, when it says so.
-    pub(crate) fn reported_load(&self) -> Option<u64> {
-        Some(self.reported_load.load(Ordering::Relaxed)).filter(|units| *units != NOT_REPORTED)
-    }
-
     /// Waits for a phase, or a later one. Cancel safe.
-    pub(super) async fn reached(&self, phase: Phase) {
+    pub(crate) async fn reached(&self, phase: Phase) {
         // It cannot fail: the sender is in `self`.
         let _ = self.progress.subscribe().wait_for(|now| now.phase >= phase).await;
-    }
-
-    /// See [`Ownership::ready`](super::Ownership::ready).
-    pub(super) async fn ready(&self) -> Result<(), NotOwner> {
-        match self.check() {
-            Err(over) if over.is_final() => return Err(over),
-            _ => {}
-        }
-        if !self.said_ready.swap(true, Ordering::AcqRel) {
-            self.desk.say_ready(self);
-        }
-        let known = |now: &Progress| now.noted || now.phase == Phase::Ended;
-        // It cannot fail: the sender is in `self`.
-        let _ = self.progress.subscribe().wait_for(known).await;
-        self.ended().map_or(Ok(()), Err)
     }
 
     fn not_owner(&self, why: Why) -> NotOwner {
@@ -301,7 +326,7 @@ impl Tenure {
     }
 }
 
-impl fmt::Debug for Tenure {
+impl<X> fmt::Debug for Tenure<X> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({:?})", self.token.short(), self.phase())
     }

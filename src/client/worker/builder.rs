@@ -40,6 +40,8 @@ pub struct Builder {
     health: Option<Health>,
     shutdown_limit: Option<Duration>,
     join_within: Duration,
+    /// It only takes locks, under a lease of this length.
+    only_locks: Option<Duration>,
     clock: Clock,
     simulated: Option<SimulatedMachine>,
 }
@@ -60,6 +62,8 @@ pub(super) struct Profile {
     pub(super) health: Option<Health>,
     pub(super) shutdown_limit: Option<Duration>,
     pub(super) join_within: Duration,
+    /// The longest lease that it wants.
+    pub(super) ttl: Option<Duration>,
 }
 
 impl Builder {
@@ -77,6 +81,7 @@ impl Builder {
             // Kubernetes kills after 30 s; a worker that is killed makes others wait for its lease.
             shutdown_limit: Some(Duration::from_secs(25)),
             join_within: Duration::from_secs(10),
+            only_locks: None,
             clock: Clock::Machine,
             simulated: None,
         }
@@ -241,8 +246,14 @@ impl Builder {
         self
     }
 
+    /// A worker that serves no keyspace.
+    pub(crate) fn only_locks(mut self, ttl: Duration) -> Builder {
+        self.only_locks = Some(ttl);
+        self
+    }
+
     #[cfg(test)]
-    pub(super) fn clock(mut self, clock: Clock) -> Builder {
+    pub(crate) fn clock(mut self, clock: Clock) -> Builder {
         self.clock = clock;
         self
     }
@@ -297,7 +308,7 @@ impl Builder {
                 )));
             }
         }
-        if owners.is_empty() {
+        if owners.is_empty() && self.only_locks.is_none() {
             return Err(invalid("a worker serves at least one keyspace: call `own`".to_owned()));
         }
         let mut probes = BTreeMap::new();
@@ -323,6 +334,7 @@ impl Builder {
             health: self.health,
             shutdown_limit: self.shutdown_limit,
             join_within: self.join_within,
+            ttl: self.only_locks,
         };
         Ok((profile, coordinator))
     }

@@ -3,6 +3,7 @@
 use super::builder::Builder;
 use super::tasks::Registry;
 use crate::error::{Error, ErrorKind};
+use crate::lock::Locks;
 use crate::ownership::Ownership;
 use ringfence_core::ids::{SessionId, WorkerId};
 use std::fmt;
@@ -36,6 +37,7 @@ pub struct Worker {
     registry: Arc<Registry>,
     wish: watch::Sender<Wish>,
     ending: watch::Receiver<Ending>,
+    locks: Locks,
 }
 
 impl Worker {
@@ -49,8 +51,9 @@ impl Worker {
         registry: Arc<Registry>,
         wish: watch::Sender<Wish>,
         ending: watch::Receiver<Ending>,
+        locks: Locks,
     ) -> Worker {
-        Worker { id, registry, wish, ending }
+        Worker { id, registry, wish, ending, locks }
     }
 
     /// Its name.
@@ -66,6 +69,12 @@ impl Worker {
     /// What its owner functions hold now, in order. An ownership in it may end at any moment, like every other.
     pub fn owned(&self) -> Vec<Ownership> {
         self.registry.owned()
+    }
+
+    /// Named locks on this worker's session: its lease is theirs too. They may be used by its owner functions and by anything
+    /// else in the process, and are given back when the worker leaves, after its owner functions have returned.
+    pub fn locks(&self) -> Locks {
+        self.locks.clone()
     }
 
     /// Serves until `signal` is done, then gives everything back: revokes all ownerships, waits for every owner
@@ -120,6 +129,11 @@ impl Worker {
     /// # Errors
     /// As there.
     pub async fn leave(self) -> Result<(), Error> {
+        self.leave_now().await
+    }
+
+    /// For a session that several handles have: they all leave with it.
+    pub(crate) async fn leave_now(&self) -> Result<(), Error> {
         self.wish.send_replace(Wish::Leave);
         ended(self.ending.clone()).await
     }

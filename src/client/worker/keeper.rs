@@ -4,13 +4,15 @@ use super::builder::Profile;
 use super::drill::Drilling;
 use super::handle::{Ending, Wish, Worker};
 use super::host::Host;
-use super::life::{End, Life};
+use super::life::{Caller, End, Life, Return};
 use super::outbox::{Item, Outbox, Sent};
 use super::session::{JoinKey, Session, join};
 use super::tasks::{Registry, Tasks};
-use super::wire::Place;
+use super::wire::{LockKey, Place};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::lock::Locks;
+use crate::lock::desk::{Command, LockDesk};
 use crate::net::{Backoff, Call, Coordinator, Effect, Route, worker};
 use crate::ownership::{Desk, Tenure, Why};
 use ringfence_api::v1::LeaveRequest;
@@ -39,6 +41,9 @@ pub(super) struct Keeper {
     /// Owners that said they are ready. Each ownership says it once, so what waits is bounded by what is owned.
     pub(super) ready: mpsc::UnboundedReceiver<(Place, Epoch)>,
     pub(super) desk: Arc<ReadyDesk>,
+    /// What is wanted of locks; also between two sessions, for the next one.
+    pub(super) lock_commands: mpsc::UnboundedReceiver<Command>,
+    pub(super) lock_desk: LockDesk,
     pub(super) wish: watch::Receiver<Wish>,
     pub(super) drilling: Drilling,
 }
@@ -70,6 +75,8 @@ pub(super) struct Lost {
     pub(super) confirmed: bool,
     /// Releases of what was held when the lease ran out, and what else was given back and not told.
     pub(super) owed: Vec<Item>,
+    /// The same of locks.
+    pub(super) owed_locks: Vec<(LockKey, Return)>,
     /// How many partitions were lost with it, or given back without the coordinator's knowing.
     pub(super) partitions: usize,
 }
@@ -86,6 +93,7 @@ impl Keeper {
             let message = "owners run on the tokio runtime in which a worker joins, and there is none here";
             Error::own(ErrorKind::Invalid, message)
         })?;
+        let (lock_desk, lock_commands) = LockDesk::new(clock.clone(), runtime.clone());
         let host = Host::new(runtime, clock.clone(), profile.health.clone());
         let registry = Arc::new(Registry::default());
         let (wish, wishes) = watch::channel(Wish::Serve);
@@ -102,6 +110,8 @@ impl Keeper {
             registry: Arc::clone(&registry),
             ready,
             desk: Arc::new(ReadyDesk(said)),
+            lock_commands,
+            lock_desk: lock_desk.clone(),
             wish: wishes,
             drilling: Drilling::default(),
         };
@@ -115,7 +125,8 @@ impl Keeper {
                 return Err(Error::own(ErrorKind::NotReleased, "the worker's own thread ended unexpectedly"));
             }
         }
-        Ok(Worker::new(profile.id.clone(), registry, wish, ending))
+        let locks = Locks::of_worker(lock_desk, coordinator.with_own_connections());
+        Ok(Worker::new(profile.id.clone(), registry, wish, ending, locks))
     }
 
     async fn run(mut self, joined: oneshot::Sender<Result<(), Error>>, ended: &watch::Sender<Ending>) {
@@ -195,14 +206,16 @@ impl Keeper {
         if lost.confirmed || self.is_abandoned() {
             return;
         }
-        let Lost { session, owed, .. } = lost;
+        let Lost { session, owed, owed_locks, .. } = lost;
         let owed: Vec<Item> =
             owed.into_iter().filter(|item| !self.tasks.runs(&item.place, item.epoch)).collect();
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-        let mut told = owed.is_empty();
+        let mut told = owed.is_empty() && owed_locks.is_empty();
         loop {
             let last_words = async {
-                let told = told || self.tell(&session, owed.clone()).await;
+                let told = told
+                    || (self.tell(&session, owed.clone()).await
+                        && self.tell_of_locks(&session, &owed_locks).await);
                 (told, told && self.leave(&session, session.timing.ttl()).await.is_ok())
             };
             let Some((now_told, left)) = self.while_wanted(last_words).await else { return };
@@ -234,6 +247,21 @@ impl Keeper {
                 Sent::Known(_) => {}
                 Sent::SessionOver { .. } => return true,
                 Sent::Delayed => return false,
+            }
+        }
+        true
+    }
+
+    /// Gives the locks of a lost session back. True when the coordinator knows.
+    async fn tell_of_locks(&self, session: &Session, owed: &[(LockKey, Return)]) -> bool {
+        let caller = Caller::new(self.coordinator.clone(), session);
+        for (key, how) in owed {
+            match caller.give_back(key, *how).await {
+                Err(error) if error.is_retryable() || error.kind() == ErrorKind::UnknownOutcome => {
+                    return false;
+                }
+                // What the coordinator refuses it would refuse again.
+                Ok(()) | Err(_) => {}
             }
         }
         true

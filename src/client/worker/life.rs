@@ -4,6 +4,7 @@
 //! the loop settles everything first: what the lessee says has happened, the published lease, tasks to start, the
 //! renewal that is due. Then it waits for the next thing.
 
+mod locks;
 mod orders;
 
 use super::handle::Wish;
@@ -13,10 +14,11 @@ use super::meter::Meter;
 use super::outbox::{Item, Outbox, Sent, What};
 use super::session::Session;
 use super::tasks::{Finished, How};
-use super::wire::{self, Place};
+use super::wire::{self, Key, Place};
 use crate::error::Error;
 use crate::fence::FencingToken;
 use crate::ownership::{Grant, Phase, SessionLease, Tenure, Why};
+use locks::Locks;
 use ringfence_api::v1::attach_response::Message;
 use ringfence_core::ids::{Epoch, Scope};
 use ringfence_core::lease::lessee::{Event, Lessee, Lineage, Loss};
@@ -28,6 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
+
+pub(super) use locks::{Caller, Return};
 
 /// How soon to look again whether the process is fit to be renewed for.
 const UNFIT_AGAIN: Duration = Duration::from_millis(50);
@@ -46,7 +50,7 @@ pub(super) enum End {
 pub(super) struct Life<'k> {
     keeper: &'k mut Keeper,
     session: Session,
-    lessee: Lessee<Place>,
+    lessee: Lessee<Key>,
     lease: Arc<SessionLease>,
     link: Link,
     outbox: Outbox,
@@ -55,6 +59,7 @@ pub(super) struct Life<'k> {
     held: BTreeMap<Place, Holding>,
     /// Of those, what has no task yet.
     waiting: BTreeSet<Place>,
+    locks: Locks,
     stage: Stage,
     /// The coordinator has ended the session.
     confirmed_over: bool,
@@ -94,6 +99,7 @@ impl<'k> Life<'k> {
         let drills = keeper.profile.probes.keys().map(ToString::to_string).collect();
         let link = Link::new(keeper.coordinator.clone(), &session, drills);
         let outbox = Outbox::new(keeper.coordinator.clone(), &session);
+        let locks = Locks::new(keeper, &session, &lease);
         Life {
             keeper,
             session,
@@ -104,6 +110,7 @@ impl<'k> Life<'k> {
             meter: Meter::default(),
             held: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            locks,
             stage: Stage::Serving,
             confirmed_over: false,
             owed: Vec::new(),
@@ -118,14 +125,19 @@ impl<'k> Life<'k> {
                 if !self.confirmed_over {
                     tracing::error!(session = %self.session.id, owned = self.owed.len(), "the lease ran out");
                 }
-                let Life { session, confirmed_over: confirmed, mut outbox, mut owed, lost, .. } = self;
+                let Life {
+                    session, confirmed_over: confirmed, mut outbox, mut owed, lost, mut locks, ..
+                } = self;
                 let untold = outbox.take_given_back();
                 let partitions = lost + untold.len();
                 owed.extend(untold);
-                return End::Lost(Lost { session, confirmed, owed, partitions });
+                let owed_locks = locks.end(confirmed);
+                return End::Lost(Lost { session, confirmed, owed, owed_locks, partitions });
             }
             match self.stage {
-                Stage::Abandoned if self.keeper.tasks.running().len() == 0 => return End::Abandoned,
+                Stage::Abandoned if self.keeper.tasks.running().len() == 0 && self.locks.is_empty() => {
+                    return End::Abandoned;
+                }
                 Stage::Leaving { .. } | Stage::Aborting { .. } if self.is_done() => {
                     return self.leave().await;
                 }
@@ -137,6 +149,8 @@ impl<'k> Life<'k> {
                 sent = self.outbox.next() => self.on_sent(sent),
                 finished = self.keeper.tasks.next() => self.on_finished(finished),
                 Some((place, epoch)) = self.keeper.ready.recv() => self.on_ready(place, epoch),
+                Some(command) = self.keeper.lock_commands.recv() => self.on_lock_command(command),
+                called = self.locks.next() => self.on_lock_called(called),
                 _ = self.keeper.wish.changed(), if matches!(self.stage, Stage::Serving) => {}
                 () = self.keeper.host.ran() => {}
                 () = sleep(look_again) => {}
@@ -160,6 +174,7 @@ impl<'k> Life<'k> {
             return;
         }
         self.start_tasks(now);
+        self.settle_locks(now);
         self.renew();
         self.measure(now);
         // The clock was read again for the renewal: a pause right here is found by it, and whoever owns is told now.
@@ -177,8 +192,10 @@ impl<'k> Life<'k> {
                 self.keeper.drilling.cancel();
                 self.keeper.tasks.revoke_all();
                 self.link.hang_up();
-                self.lessee.disconnected(self.keeper.clock.now());
+                let now = self.keeper.clock.now();
+                self.lessee.disconnected(now);
                 self.outbox.clear();
+                self.locks.let_go(now);
             }
             Stage::Serving if *self.keeper.wish.borrow_and_update() != Wish::Serve => {
                 tracing::info!(session = %self.session.id, owned = self.held.len(), "leaving");
@@ -204,23 +221,35 @@ impl<'k> Life<'k> {
             }
             _ => {}
         }
+        // Not before: what the tasks do to the end may need its locks.
+        if matches!(self.stage, Stage::Leaving { .. } | Stage::Aborting { .. })
+            && self.keeper.tasks.running().len() == 0
+        {
+            self.locks.close(self.keeper.clock.now());
+        }
     }
 
     fn handle_events(&mut self, now: Instant) {
         while let Some(event) = self.lessee.poll_event() {
             match event {
-                Event::Granted { key, epoch, takeover, lineage } => {
-                    self.on_granted(key, epoch, takeover, &lineage, now);
+                Event::Granted { key: Key::Partition(place), epoch, takeover, lineage } => {
+                    self.on_granted(place, epoch, takeover, &lineage, now);
                 }
-                Event::Revoked { key, .. } => self.on_revoked(&key),
-                Event::Bounded { key, epoch, until } => {
-                    let Some(holding) = self.held.get_mut(&key) else { continue };
+                Event::Granted { key: Key::Lock(key), epoch, takeover, .. } => {
+                    self.locks.granted(key, epoch, takeover, now);
+                }
+                Event::Revoked { key: Key::Partition(place), .. } => self.on_revoked(&place),
+                Event::Bounded { key: Key::Partition(place), epoch, until } => {
+                    let Some(holding) = self.held.get_mut(&place) else { continue };
                     holding.tenure.bound(until);
                     if !std::mem::replace(&mut holding.drain_seen, true) {
-                        self.outbox.push(Item { place: key, epoch, what: What::RevokeSeen });
+                        self.outbox.push(Item { place, epoch, what: What::RevokeSeen });
                     }
                 }
-                Event::Lost { key, epoch, why } => self.on_lost(key, epoch, why),
+                // Locks are not drained.
+                Event::Revoked { key: Key::Lock(_), .. } | Event::Bounded { key: Key::Lock(_), .. } => {}
+                Event::Lost { key: Key::Partition(place), epoch, why } => self.on_lost(place, epoch, why),
+                Event::Lost { key: Key::Lock(key), epoch, why } => self.locks.lost(&key, epoch, why, now),
             }
         }
     }
@@ -316,7 +345,8 @@ impl<'k> Life<'k> {
         for place in self.waiting.clone() {
             let Some(holding) = self.held.get(&place) else { continue };
             let epoch = holding.tenure.token().epoch();
-            let valid = self.lessee.valid_until(&place, epoch).is_some_and(|until| now < until);
+            let valid = self.lessee.valid_until(&Key::Partition(place.clone()), epoch);
+            let valid = valid.is_some_and(|until| now < until);
             let valid = valid || mutant!("starts-without-a-lease");
             let earlier = self.keeper.tasks.epoch_of(&place).filter(|_| !mutant!("two-tasks-at-once"));
             let owner = self.keeper.profile.owners.get(&place.keyspace);
@@ -413,7 +443,10 @@ impl<'k> Life<'k> {
             }
             LinkEvent::Message(Message::Assignment(assignment)) => {
                 match wire::assignment(assignment, &self.session.keyspaces) {
-                    Ok(assignment) => self.lessee.assign(now, assignment),
+                    Ok(assignment) => {
+                        self.lessee.assign(now, assignment);
+                        self.locks.picture_changed();
+                    }
                     Err(error) => self.on_nonsense(&error),
                 }
             }
@@ -532,7 +565,7 @@ impl<'k> Life<'k> {
         let epoch = holding.tenure.token().epoch();
         // In this order: when the coordinator hears of it, nobody here can stamp with it any more.
         holding.tenure.end(Why::TaskEnded);
-        self.lessee.give_back(place, epoch);
+        self.lessee.give_back(&Key::Partition(place.clone()), epoch);
         self.outbox.push(Item { place: place.clone(), epoch, what });
     }
 
@@ -541,16 +574,21 @@ impl<'k> Life<'k> {
         let now = tokio::time::Instant::now();
         let ended = self.keeper.tasks.running().len() == 0;
         match self.stage {
-            Stage::Aborting { deadline } => now >= deadline || (ended && self.outbox.is_empty()),
+            Stage::Aborting { deadline } => now >= deadline || (ended && self.is_told()),
             Stage::Leaving { since, deadline } => {
                 // Without a limit, the end of the lease is one. A session that never had a lease gets as long.
                 let no_lease =
                     || self.lessee.lease_until().is_none() && now >= since + self.session.timing.ttl();
                 let too_late = || deadline.is_some_and(|deadline| now >= deadline) || no_lease();
-                ended && (self.outbox.is_empty() || too_late())
+                ended && (self.is_told() || too_late())
             }
             Stage::Serving | Stage::Abandoned => false,
         }
+    }
+
+    /// The coordinator knows everything.
+    fn is_told(&self) -> bool {
+        self.outbox.is_empty() && self.locks.is_empty()
     }
 
     /// How long the coordinator has to be told of the end.
@@ -570,8 +608,9 @@ impl<'k> Life<'k> {
     async fn leave(mut self) -> End {
         // Before the coordinator hears of it: a task that is stuck stamps nothing more.
         self.lease.end();
-        let told = self.outbox.is_empty();
+        let told = self.is_told();
         let given_back = self.outbox.take_given_back().len();
+        let locks = self.locks.unreleased();
         let left = self.keeper.leave(&self.session, self.last_word()).await;
         if let Err(error) = &left {
             tracing::warn!(%error, "the coordinator could not be told that this worker leaves");
@@ -580,9 +619,10 @@ impl<'k> Life<'k> {
             return End::Left(self.keeper.not_released("owners did not return within the shutdown limit"));
         }
         // A session that has ended is granted nothing, whether or not it said that it takes no more.
-        if given_back > 0 || (left.is_err() && !told) {
+        if given_back + locks > 0 || (left.is_err() && !told) {
             let why = format!(
-                "the coordinator could not be told in time that this worker leaves ({given_back} partitions were given back)"
+                "the coordinator could not be told in time that this worker leaves ({given_back} partitions and {locks} \
+                 locks were given back)"
             );
             return End::Left(self.keeper.not_released(&why));
         }

@@ -91,7 +91,7 @@ pub(super) async fn join(
         replace,
         replace_secret: Vec::new().into(),
         splits: profile.splittable,
-        ttl_ms: 0,
+        ttl_ms: profile.ttl.map_or(0, |ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
     };
     let call = Call::new(Route::Leader, Effect::Repeatable).within(profile.join_within);
     let answer = coordinator

@@ -2,10 +2,10 @@
 //!
 //! Everything is checked here; what makes no sense is an error that names the field, and no message makes it panic.
 
-use ringfence_api::convert::{InvalidField, Keyspace, lineage};
+use ringfence_api::convert::{HeldLock, InvalidField, Keyspace, lineage};
 use ringfence_api::v1;
-use ringfence_core::ids::{Epoch, KeyspaceName, LogIndex, PartitionId, Scope};
-use ringfence_core::lease::lessee::{Acknowledgement, Assignment, DrainLeft, Gone, Held};
+use ringfence_core::ids::{Epoch, KeyspaceName, LockName, LogIndex, PartitionId, Scope};
+use ringfence_core::lease::lessee::{Acknowledgement, Assignment, DrainLeft, Gone, Held, Lineage};
 use ringfence_core::placement::PartitionCount;
 use ringfence_core::state::Takeover;
 use std::collections::HashMap;
@@ -28,6 +28,30 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.keyspace, self.partition.get())
+    }
+}
+
+/// One grant of a lock, by the request that it was granted to. A number is used once in a session, so a grant that was given
+/// back is never taken for the next one, which under a shared lock may have the same epoch.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct LockKey {
+    pub(super) lock: LockName,
+    pub(super) number: u64,
+}
+
+/// What a session holds: to the lessee all of it is one, so that every rule of leases holds for locks too.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Key {
+    Partition(Place),
+    Lock(LockKey),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Partition(place) => place.fmt(f),
+            Key::Lock(key) => Scope::Lock(key.lock.clone()).fmt(f),
+        }
     }
 }
 
@@ -56,35 +80,47 @@ pub(super) fn keyspaces(wire: Vec<v1::Keyspace>) -> Result<Keyspaces, InvalidFie
 pub(super) fn assignment(
     wire: v1::Assignment,
     keyspaces: &Keyspaces,
-) -> Result<Assignment<Place>, InvalidField> {
+) -> Result<Assignment<Key>, InvalidField> {
     let held = wire.held.iter().enumerate().map(|(at, held)| {
         let (key, takeover) =
             place(keyspaces, &held.keyspace, held.partition).map_err(|e| e.at("held", at))?;
         let epoch = epoch(held.epoch).map_err(|e| e.at("held", at))?;
         let lineage = lineage(held.divisor, &held.ancestors).map_err(|e| e.at("held", at))?;
-        Ok(Held { key, epoch, draining: held.draining, takeover, lineage })
+        Ok(Held { key: Key::Partition(key), epoch, draining: held.draining, takeover, lineage })
+    });
+    let locks = wire.locks.iter().enumerate().map(|(at, held)| {
+        let HeldLock { lock, epoch, takeover, number, mode: _ } =
+            HeldLock::try_from(held.clone()).map_err(|e| e.at("locks", at))?;
+        let (key, lineage) = (Key::Lock(LockKey { lock, number }), Lineage::default());
+        Ok(Held { key, epoch, draining: false, takeover, lineage })
     });
     let gone = wire.gone.iter().enumerate().map(|(at, gone)| {
         let (key, _) = place(keyspaces, &gone.keyspace, gone.partition).map_err(|e| e.at("gone", at))?;
-        Ok(Gone { key, epoch: epoch(gone.epoch).map_err(|e| e.at("gone", at))? })
+        Ok(Gone { key: Key::Partition(key), epoch: epoch(gone.epoch).map_err(|e| e.at("gone", at))? })
+    });
+    let gone_locks = wire.gone_locks.iter().enumerate().map(|(at, gone)| {
+        let lock =
+            LockName::new(&gone.lock).map_err(|why| InvalidField::new("lock", why).at("gone_locks", at))?;
+        let key = Key::Lock(LockKey { lock, number: gone.number });
+        Ok(Gone { key, epoch: epoch(gone.epoch).map_err(|e| e.at("gone_locks", at))? })
     });
     Ok(Assignment {
         revision: LogIndex::new(wire.revision),
         complete: wire.complete,
         more: wire.more,
-        held: held.collect::<Result<_, InvalidField>>()?,
-        gone: gone.collect::<Result<_, InvalidField>>()?,
+        held: held.chain(locks).collect::<Result<_, InvalidField>>()?,
+        gone: gone.chain(gone_locks).collect::<Result<_, InvalidField>>()?,
     })
 }
 
 pub(super) fn acknowledgement(
     wire: v1::Acknowledgement,
     keyspaces: &Keyspaces,
-) -> Result<Acknowledgement<Place>, InvalidField> {
+) -> Result<Acknowledgement<Key>, InvalidField> {
     let drains = wire.drains.iter().enumerate().map(|(at, drain)| {
         let (key, _) = place(keyspaces, &drain.keyspace, drain.partition).map_err(|e| e.at("drains", at))?;
         let epoch = epoch(drain.epoch).map_err(|e| e.at("drains", at))?;
-        Ok(DrainLeft { key, epoch, left: Duration::from_millis(drain.left_ms) })
+        Ok(DrainLeft { key: Key::Partition(key), epoch, left: Duration::from_millis(drain.left_ms) })
     });
     Ok(Acknowledgement {
         number: wire.number,
@@ -136,6 +172,31 @@ mod tests {
         let lineage = &picture.held[0].lineage;
         assert_eq!(lineage.of.map(PartitionCount::get), Some(24));
         assert_eq!((lineage.ancestors[0].parent.get(), lineage.ancestors[0].epoch.get()), (5, 3));
+    }
+
+    #[test]
+    fn a_grant_of_a_lock_is_named_by_its_request() {
+        let held = v1::HeldLock {
+            lock: "nightly".to_owned(),
+            epoch: 7,
+            mode: v1::LockMode::Shared.into(),
+            takeover: v1::Takeover::Fence.into(),
+            number: 3,
+        };
+        let gone = v1::GoneLock { lock: "nightly".to_owned(), epoch: 7, number: 2 };
+        let wire = v1::Assignment { locks: vec![held], gone_locks: vec![gone], ..Default::default() };
+        let picture = assignment(wire.clone(), &joined()).unwrap();
+        assert_eq!((picture.held[0].takeover, picture.held[0].epoch.get()), (Takeover::Fence, 7));
+        assert_ne!(picture.held[0].key, picture.gone[0].key);
+        assert_eq!(picture.held[0].key.to_string(), "@locks/nightly");
+        for (bad, field) in [
+            (v1::HeldLock { number: 0, ..wire.locks[0].clone() }, "locks[0].number"),
+            (v1::HeldLock { mode: 9, ..wire.locks[0].clone() }, "locks[0].mode"),
+            (v1::HeldLock { lock: "No".to_owned(), ..wire.locks[0].clone() }, "locks[0].lock"),
+        ] {
+            let wire = v1::Assignment { locks: vec![bad], ..Default::default() };
+            assert_eq!(assignment(wire, &joined()).unwrap_err().field(), field);
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub const MAX_UNANSWERED: usize = 16;
 /// coordinator that keeps its contract makes none wait; a forgotten one costs an extension, nothing else.
 pub const MAX_WAITING: usize = 4;
 
-/// One session's lease and what it holds. `K` names a partition.
+/// One session's lease and what it holds. `K` names a partition, or one grant of a lock.
 ///
 /// Deterministic, and small enough to be model-checked: equal histories make equal values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -254,6 +254,14 @@ impl<K: Clone + Ord> Lessee<K> {
             self.take_tenure(key);
         }
         if mutant!("late-grant-believed") {
+            self.places.remove(key);
+        }
+    }
+
+    /// Keeps nothing of a key that is not believed. It is for keys that are granted once, when the coordinator knows that it
+    /// was given back: the high-water mark of one that may be granted again is what rule 4 rests on.
+    pub fn forget(&mut self, key: &K) {
+        if self.believed(key).is_none() {
             self.places.remove(key);
         }
     }

@@ -1,7 +1,12 @@
 //! A scripted coordinator on loopback: it answers as the contract says, and misbehaves on request.
 
+mod locks;
+
+pub(super) use locks::Lock;
+
 use ringfence_api::Failure;
 use ringfence_api::convert::SessionEnd;
+use ringfence_api::v1::lock_service_server::LockServiceServer;
 use ringfence_api::v1::worker_service_server::{WorkerService, WorkerServiceServer};
 use ringfence_api::v1::{self, attach_request, attach_response, drill_request, drill_response, report_item};
 use ringfence_core::ids::SessionId;
@@ -54,6 +59,21 @@ pub(super) struct World {
     /// What was said on the streams of drills, and how many of them the worker has ended.
     pub(super) drilled: Vec<drill_request::Message>,
     pub(super) drills_ended: u64,
+    /// The locks, by name, and what was asked of them.
+    pub(super) locks: BTreeMap<String, Lock>,
+    pub(super) acquires: Vec<v1::AcquireLockRequest>,
+    /// `release nightly@5`, `abandon nightly#3`, in order.
+    pub(super) returned: Vec<String>,
+    /// The next calls about locks fail with these, without effect.
+    pub(super) lock_failures: Vec<Status>,
+    /// The next acquire takes effect, and its answer is lost.
+    pub(super) acquire_answer_lost: bool,
+    /// Acquires are taken, and answered with nothing.
+    pub(super) acquires_held: bool,
+    /// Changes of locks are not told, except in a complete picture.
+    pub(super) silent_about_locks: bool,
+    pub(super) lock_epoch: u64,
+    lock_answers: BTreeMap<u64, v1::AcquireLockResponse>,
     drill: Option<mpsc::UnboundedSender<Result<v1::DrillResponse, Status>>>,
     session: Option<Session>,
     sessions: u64,
@@ -112,6 +132,15 @@ impl Fake {
             drills: Vec::new(),
             drilled: Vec::new(),
             drills_ended: 0,
+            locks: BTreeMap::new(),
+            acquires: Vec::new(),
+            returned: Vec::new(),
+            lock_failures: Vec::new(),
+            acquire_answer_lost: false,
+            acquires_held: false,
+            silent_about_locks: false,
+            lock_epoch: 0,
+            lock_answers: BTreeMap::new(),
             drill: None,
             session: None,
             sessions: 100,
@@ -124,6 +153,7 @@ impl Fake {
         let changed = Arc::new(Notify::new());
         let service = Service { world: Arc::clone(&world), changed: Arc::clone(&changed) };
         let server = tonic::transport::Server::builder()
+            .add_service(LockServiceServer::new(service.clone()))
             .add_service(WorkerServiceServer::new(service))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let server = tokio::spawn(async move { drop(server.await) }).abort_handle();
@@ -197,6 +227,7 @@ impl Fake {
         let mut world = self.world();
         let Some(session) = world.session.take() else { return };
         world.partitions.values_mut().for_each(|place| place.owned = false);
+        world.forget_locks();
         let over = Failure::session_ended(SessionId::new(session.id).unwrap(), how);
         for stream in world.streams.drain(..) {
             let _ = stream.send(Err(over.clone().into()));
@@ -306,7 +337,8 @@ impl World {
     fn picture(&self) -> v1::Assignment {
         let owned = self.partitions.iter().filter(|(_, place)| place.owned);
         let held = owned.map(|(partition, _)| self.held(*partition)).collect();
-        v1::Assignment { revision: self.revision, complete: true, held, ..Default::default() }
+        let locks = self.held_locks();
+        v1::Assignment { revision: self.revision, complete: true, held, locks, ..Default::default() }
     }
 
     fn acknowledgement(&self, number: u64) -> v1::Acknowledgement {
@@ -335,6 +367,7 @@ impl World {
     }
 }
 
+#[derive(Clone)]
 struct Service {
     world: Arc<Mutex<World>>,
     changed: Arc<Notify>,
@@ -374,6 +407,7 @@ impl WorkerService for Service {
                 );
             }
             world.sessions += 1;
+            world.forget_locks();
             world.partitions.values_mut().for_each(|place| place.owned = false);
             world.session = Some(Session {
                 id: world.sessions,
@@ -391,6 +425,14 @@ impl WorkerService for Service {
             balance: true,
             ..Default::default()
         };
+        if request.keyspaces.is_empty() {
+            return Ok(Response::new(v1::JoinResponse {
+                cluster: "test".to_owned(),
+                session: world.sessions,
+                ttl_ms: request.ttl_ms,
+                keyspaces: Vec::new(),
+            }));
+        }
         Ok(Response::new(v1::JoinResponse {
             cluster: "test".to_owned(),
             session: world.sessions,
@@ -545,6 +587,7 @@ impl WorkerService for Service {
         world.left.push(request.session);
         if world.check(request.session, &request.secret).is_ok() {
             world.session = None;
+            world.forget_locks();
             world.partitions.values_mut().for_each(|place| place.owned = false);
             world.streams.clear();
         }

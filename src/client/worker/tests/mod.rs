@@ -5,6 +5,7 @@
 
 mod drills;
 mod fake;
+mod locks;
 mod losses;
 mod process;
 mod splits;
