@@ -167,6 +167,28 @@ async fn ready_is_said_once_waits_for_the_coordinator_and_ends_with_the_ownershi
 }
 
 #[test]
+fn p04_the_time_left_is_that_of_the_lease_or_of_the_drain_and_ends_with_the_ownership() {
+    let ns = Duration::from_nanos;
+    let clock = Clock::Manual(Arc::new(1_000.into()));
+    let (tenure, lease, _) = on(clock.clone(), ns(900));
+    let ownership = Ownership::new(Arc::clone(&tenure));
+    assert_eq!(ownership.time_left(), ns(900));
+    clock.advance(ns(100));
+    assert_eq!(ownership.time_left(), ns(800));
+    tenure.bound(clock.now() + ns(50));
+    assert_eq!(ownership.time_left(), ns(50), "a drain is no longer than it was said to be");
+    lease.publish(Some(clock.now() + ns(5_000)), None).unwrap();
+    assert_eq!(ownership.time_left(), ns(50), "and no renewal makes it longer");
+    clock.advance(ns(60));
+    assert_eq!(ownership.time_left(), Duration::ZERO);
+
+    let (tenure, lease, _) = on(clock, ns(900));
+    let ownership = Ownership::new(tenure);
+    lease.end();
+    assert_eq!(ownership.time_left(), Duration::ZERO, "with the session");
+}
+
+#[test]
 fn p04_a_bound_ends_one_partition_and_not_the_session() {
     let (tenure, lease, _) = on(Clock::Machine, SOON);
     let owner = Ownership::new(Arc::clone(&tenure));
