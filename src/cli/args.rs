@@ -4,8 +4,8 @@ use crate::exit::{Exit, Failed, Outcome};
 use crate::output::{Format, Output};
 use crate::text::{self, short};
 use crate::{
-    cluster, demo, dev, drill, fence, freeze, gateway, keyspace, logging, partition, rebalance, run, serve,
-    settings, status, watch, who_owns, worker,
+    cluster, demo, dev, drill, fence, freeze, gateway, keyspace, lock, logging, partition, rebalance, run,
+    serve, settings, status, watch, who_owns, worker,
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
@@ -61,6 +61,8 @@ enum Verb {
     Partition(Box<partition::PartitionArgs>),
     /// Plan, review, apply and undo a rebalance; see what a policy would do
     Rebalance(Box<rebalance::RebalanceArgs>),
+    /// Named locks: list and show them, and take one from whoever holds it
+    Lock(Box<lock::LockArgs>),
     /// Writes that storage refused, and raising fences again after a restore
     Fence(Box<fence::FenceArgs>),
     /// Stop planned moves of a partition, a worker, a keyspace or the cluster
@@ -180,6 +182,7 @@ impl Verb {
             Verb::Worker(args) => args.common.output,
             Verb::Partition(args) => args.common.output,
             Verb::Rebalance(args) => args.common.output,
+            Verb::Lock(args) => args.common.output,
             Verb::Fence(args) => args.common.output,
             Verb::Freeze(args) | Verb::Unfreeze(args) => args.common.output,
             Verb::Settings(args) => args.common.output,
@@ -220,6 +223,7 @@ impl Verb {
             Verb::Worker(args) => worker::run(*args).await,
             Verb::Partition(args) => partition::run(*args).await,
             Verb::Rebalance(args) => rebalance::run(*args).await,
+            Verb::Lock(args) => lock::run(*args).await,
             Verb::Fence(args) => fence::run(*args).await,
             Verb::Freeze(args) => freeze::run(*args, true).await,
             Verb::Unfreeze(args) => freeze::run(*args, false).await,
@@ -443,6 +447,13 @@ mod tests {
             "ringfence fence reassert orders/x",
             "ringfence fence reassert orders/1 --above 0",
             "ringfence fence refusals Orders",
+            "ringfence lock",
+            "ringfence lock list -x",
+            "ringfence lock show",
+            "ringfence lock show @locks/a",
+            "ringfence lock break a --epoch 0",
+            "ringfence lock break a --epoch x",
+            "ringfence lock break a --yes --dry-run",
             "ringfence partition show orders",
             "ringfence partition show orders/x",
             "ringfence partition show @locks/a",
@@ -542,6 +553,8 @@ mod tests {
         ("rebalance plan", Does::Reads),
         ("rebalance status", Does::Reads),
         ("cluster status", Does::Reads),
+        ("lock list", Does::Reads),
+        ("lock show", Does::Reads),
         ("fence refusals", Does::Reads),
         ("fence status", Does::Reads),
         ("keyspace create", Does::Changes),
@@ -580,6 +593,7 @@ mod tests {
         ("cluster remove-node", Does::Destroys),
         ("drill", Does::Destroys),
         ("fence reassert", Does::Destroys),
+        ("lock break", Does::Destroys),
     ];
 
     /// The verbs without verbs below them, by their words.

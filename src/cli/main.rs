@@ -1,6 +1,6 @@
 //! The one binary `ringfence`: every operator verb, and the coordinator itself.
 //!
-//! Each noun is a module (`keyspace`, `partition`, `worker`, `cluster`, `rebalance`, `fence`), and so is each verb that stands alone
+//! Each noun is a module (`keyspace`, `partition`, `worker`, `lock`, `cluster`, `rebalance`, `fence`), and so is each verb that stands alone
 //! (`status`, `who-owns`, `watch`, `drill`, `freeze`, `settings`). They ask through the SDK's `Admin` and know nothing of the wire.
 //! `serve` and `dev` run a node, `gateway` stands in front of a store,
 //! `run` makes a worker of any program.
@@ -30,6 +30,7 @@ mod fence;
 mod freeze;
 mod gateway;
 mod keyspace;
+mod lock;
 mod logging;
 mod operator;
 mod output;

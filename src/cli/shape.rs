@@ -261,6 +261,10 @@ pub(crate) struct WorkerShape {
     pub(crate) suspicion_thirds: u32,
     pub(crate) partitions: u32,
     pub(crate) ready: u32,
+    /// How many it holds.
+    pub(crate) locks: u32,
+    /// For how many it waits.
+    pub(crate) awaited_locks: u32,
     pub(crate) joined_unix_ms: u64,
 }
 
@@ -277,6 +281,8 @@ impl From<&Worker> for WorkerShape {
             suspicion_thirds: from.suspicion_thirds,
             partitions: from.partitions,
             ready: from.ready,
+            locks: from.locks,
+            awaited_locks: from.awaited_locks,
             joined_unix_ms: from.joined_unix_ms,
         }
     }

@@ -14,11 +14,14 @@
 //! | [`raft`] | the replicated log, and the only place that names openraft |
 //! | [`replica`] | the state as applied here, with what follows it entry by entry |
 //! | [`context`] | what the services work with |
+//! | `credentials` | who may speak for a session: protocol version, cluster and secret |
+//! | `contact` | whether this node still hears of a leader |
 //! | [`leader`] | the loop that carries out what a leader decides |
 //! | `leaderless` | when a missing leader is worth a word in the log |
 //! | [`workers`] | the service for workers: sessions, renewals, reports |
 //! | `json` | the same calls over HTTP with JSON |
 //! | [`map`] | the service for callers: watch and lookup |
+//! | `locks` | the service for named locks |
 //! | `admin` | the service for operators |
 //! | [`drills`] | a worker that is replaced on purpose, to see its late write refused |
 //! | [`fences`] | writes that storage refused, and fences that are raised again |
@@ -31,8 +34,10 @@
 
 mod admin;
 pub mod clock;
+mod contact;
 pub mod context;
 pub mod coordinator;
+mod credentials;
 pub mod drills;
 pub mod fences;
 pub mod files;
@@ -46,6 +51,7 @@ mod json;
 mod late;
 pub mod leader;
 mod leaderless;
+mod locks;
 pub mod map;
 mod node;
 mod placement;

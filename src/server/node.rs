@@ -12,6 +12,7 @@ use crate::formation::{self, Formation, FormationError};
 use crate::identity::IdentityError;
 use crate::leader;
 use crate::leaderless::Leaderless;
+use crate::locks::Locks;
 use crate::map::Map;
 use crate::port::Services;
 use crate::raft::{Disk, Member, RaftConfig, RaftNode, RaftStatus, StartError, Timings};
@@ -215,6 +216,8 @@ impl Parts {
         self.services.workers.set(Services::limit_workers(workers));
         let map = Map::new(context.clone(), self.settings.leaderless(), closing.clone());
         self.services.map.set(Services::limit_map(map));
+        let locks = Locks::new(context.clone(), self.settings.leaderless(), closing.clone());
+        self.services.locks.set(Services::limit_locks(locks));
         self.services.admin.open(context.clone());
         self.formation.open();
         self.running.send_replace(Some(context.clone()));

@@ -4,6 +4,7 @@ use crate::admin::Admin;
 use crate::formation::{Formation, FormationService};
 use crate::json::Json;
 use crate::late::Late;
+use crate::locks::Locks;
 use crate::map::Map;
 use crate::node::NodeError;
 use crate::raft::{RaftService, Timings};
@@ -13,6 +14,7 @@ use futures_util::{Stream, StreamExt as _};
 use ringfence_api::MAX_MESSAGE_BYTES;
 use ringfence_api::v1::admin_service_server::{AdminServiceServer, SERVICE_NAME as ADMIN};
 use ringfence_api::v1::fence_service_server::{FenceServiceServer, SERVICE_NAME as FENCE};
+use ringfence_api::v1::lock_service_server::{LockServiceServer, SERVICE_NAME as LOCK};
 use ringfence_api::v1::map_service_server::{MapServiceServer, SERVICE_NAME as MAP};
 use ringfence_api::v1::placement_service_server::{PlacementServiceServer, SERVICE_NAME as PLACEMENT};
 use ringfence_api::v1::raft_server::RaftServer;
@@ -53,6 +55,7 @@ pub(crate) struct Services {
     pub(crate) raft: Late<RaftServer<RaftService>>,
     pub(crate) workers: Late<WorkerServiceServer<Workers>>,
     pub(crate) map: Late<MapServiceServer<Map>>,
+    pub(crate) locks: Late<LockServiceServer<Locks>>,
     pub(crate) admin: Admin,
 }
 
@@ -63,12 +66,13 @@ impl Services {
             raft: Late::new(progress.clone()),
             workers: Late::new(progress.clone()),
             map: Late::new(progress.clone()),
+            locks: Late::new(progress.clone()),
             admin: Admin::new(formation.clone(), timings),
         }
     }
 
     /// The names of the services that health speaks for. The empty name is the node as a whole.
-    pub(crate) const NAMES: [&'static str; 4] = ["", WORKER, MAP, ADMIN];
+    pub(crate) const NAMES: [&'static str; 5] = ["", WORKER, MAP, LOCK, ADMIN];
 
     /// The limits of a service for workers.
     pub(crate) fn limit_workers(workers: Workers) -> WorkerServiceServer<Workers> {
@@ -80,6 +84,13 @@ impl Services {
     /// The limits of a service for callers.
     pub(crate) fn limit_map(map: Map) -> MapServiceServer<Map> {
         MapServiceServer::new(map)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// The limits of the service for locks.
+    pub(crate) fn limit_locks(locks: Locks) -> LockServiceServer<Locks> {
+        LockServiceServer::new(locks)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
     }
@@ -160,7 +171,7 @@ pub(crate) async fn serve<H: Health>(
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     let reflection = || {
         // What is for peers only is not shown.
-        [WORKER, MAP, ADMIN, PLACEMENT, FENCE].into_iter().fold(
+        [WORKER, MAP, LOCK, ADMIN, PLACEMENT, FENCE].into_iter().fold(
             tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(ringfence_api::FILE_DESCRIPTOR_SET),
             tonic_reflection::server::Builder::with_service_name,
@@ -173,6 +184,7 @@ pub(crate) async fn serve<H: Health>(
         .add_service(services.raft.clone())
         .add_service(services.workers.clone())
         .add_service(services.map.clone())
+        .add_service(services.locks.clone())
         .add_service(admin)
         .add_service(placement)
         .add_service(fences)

@@ -5,6 +5,7 @@ use crate::settings::{Given, Settings};
 use crate::{Coordinator, NodeError};
 use ringfence_api::v1;
 use ringfence_api::v1::admin_service_client::AdminServiceClient;
+use ringfence_api::v1::lock_service_client::LockServiceClient;
 use ringfence_api::v1::map_service_client::MapServiceClient;
 use ringfence_api::v1::worker_service_client::WorkerServiceClient;
 use std::collections::BTreeMap;
@@ -166,6 +167,10 @@ pub(crate) async fn map(node: &Coordinator) -> MapServiceClient<Channel> {
     MapServiceClient::new(channel(node).await)
 }
 
+pub(crate) async fn locks(node: &Coordinator) -> LockServiceClient<Channel> {
+    LockServiceClient::new(channel(node).await)
+}
+
 pub(crate) async fn workers(node: &Coordinator) -> WorkerServiceClient<Channel> {
     WorkerServiceClient::new(channel(node).await)
 }
@@ -217,6 +222,12 @@ pub(crate) async fn join(node: &Coordinator, worker: &str, keyspace: &str) -> u6
     let mut stream = workers.attach(requests).await.unwrap().into_inner();
     tokio::spawn(async move { while let Ok(Some(_)) = stream.message().await {} });
     session
+}
+
+/// Opens a session that only takes locks, without a stream: it lives for its TTL of a minute.
+pub(crate) async fn join_for_locks(node: &Coordinator, worker: &str) -> u64 {
+    let join = v1::JoinRequest { keyspaces: Vec::new(), ttl_ms: 60_000, ..a_join(worker, "none") };
+    workers(node).await.join(join).await.unwrap().into_inner().session
 }
 
 /// The secret of every session that [`join`] opens.

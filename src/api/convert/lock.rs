@@ -8,6 +8,9 @@ use ringfence_core::ids::{Epoch, LockName, LogIndex, SessionId, WorkerId};
 use ringfence_core::state::{self, LockCooling, LockMode, LockWish, State, Takeover};
 use std::time::Duration;
 
+/// How many of those who hold a lock, or wait for it, one message names. All of a bound fit into a message.
+pub const MAX_LOCK_TOLD: usize = 1_000;
+
 /// A lock that a session holds, as its stream tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HeldLock {
@@ -62,8 +65,11 @@ pub struct LockWaiter {
 pub struct Lock {
     /// Its name.
     pub name: LockName,
-    /// Who holds it, and who has lost it and may still believe to hold it, in the order of their grants.
+    /// Who holds it, and who has lost it and may still believe to hold it, in the order of their grants; at most
+    /// [`MAX_LOCK_TOLD`] of them.
     pub holders: Vec<LockHolder>,
+    /// How many they are in all.
+    pub held: u32,
     /// How many wait.
     pub waiting: u32,
 }
@@ -107,14 +113,20 @@ impl Lock {
     pub fn read(state: &State, lock: &state::Lock) -> Lock {
         Lock {
             name: lock.name.clone(),
-            holders: lock.grants.iter().map(|grant| LockHolder::read(state, grant)).collect(),
+            holders: lock
+                .grants
+                .iter()
+                .take(MAX_LOCK_TOLD)
+                .map(|grant| LockHolder::read(state, grant))
+                .collect(),
+            held: u32::try_from(lock.grants.len()).unwrap_or(u32::MAX),
             waiting: u32::try_from(lock.queue.len()).unwrap_or(u32::MAX),
         }
     }
 
     /// One that nobody holds or waits for.
     pub fn idle(name: LockName) -> Lock {
-        Lock { name, holders: Vec::new(), waiting: 0 }
+        Lock { name, holders: Vec::new(), held: 0, waiting: 0 }
     }
 }
 
@@ -253,6 +265,7 @@ impl From<Lock> for v1::Lock {
         v1::Lock {
             name: from.name.to_string(),
             holders: from.holders.into_iter().map(v1::LockHolder::from).collect(),
+            held: from.held,
             waiting: from.waiting,
         }
     }
@@ -268,6 +281,7 @@ impl TryFrom<v1::Lock> for Lock {
         Ok(Lock {
             name: checked::lock_name("name", &wire.name)?,
             holders: holders.collect::<Result<_, _>>()?,
+            held: wire.held,
             waiting: wire.waiting,
         })
     }

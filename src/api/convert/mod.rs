@@ -25,7 +25,7 @@ pub use directive::Directive;
 pub use field::InvalidField;
 pub use held::{DrainLeft, Gone, Held, lineage};
 pub use keyspace::{Keyspace, balance_by_from_wire, balance_by_to_wire, partition_count, partitioner};
-pub use lock::{HeldLock, Lock, LockHolder, LockWaiter, wish_from_wire, wish_to_wire};
+pub use lock::{HeldLock, Lock, LockHolder, LockWaiter, MAX_LOCK_TOLD, wish_from_wire, wish_to_wire};
 pub use map::MapEntry;
 pub use partition::{Partition, Tenure};
 pub use phase::Phase;

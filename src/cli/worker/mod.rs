@@ -178,6 +178,7 @@ pub(crate) fn table(workers: &[Worker]) -> Table {
         "ADDRESS",
         "PARTITIONS",
         "READY",
+        "LOCKS",
         "TTL",
         "SILENT",
         "JOINED",
@@ -191,13 +192,19 @@ pub(crate) fn table(workers: &[Worker]) -> Table {
             worker.address.clone(),
             worker.partitions.to_string(),
             worker.ready.to_string(),
+            worker.locks.to_string(),
             short(worker.ttl),
             silence(worker.suspicion_thirds),
             ago(worker.joined_unix_ms),
-            names.join(","),
+            serves(&names),
         ]);
     }
     table
+}
+
+/// The keyspaces of a worker. Nobody plans for one that has none.
+fn serves(names: &[&str]) -> String {
+    if names.is_empty() { "(only locks)".to_owned() } else { names.join(",") }
 }
 
 fn silence(thirds: u32) -> String {
@@ -215,5 +222,11 @@ mod tests {
     fn a_silent_worker_is_seen_to_be_silent() {
         assert_eq!(silence(0), "");
         assert_eq!(silence(2), "2/3 of its ttl");
+    }
+
+    #[test]
+    fn a_worker_that_only_takes_locks_is_said_to() {
+        assert_eq!(serves(&["orders", "users"]), "orders,users");
+        assert_eq!(serves(&[]), "(only locks)");
     }
 }

@@ -6,10 +6,13 @@ use super::{
     PartitionCount, PartitionDetail, PolicyChange, Worker,
 };
 use crate::error::{Error, ErrorKind};
-use crate::net::{Call, Coordinator, Effect, Endpoint, Endpoints, Route, admin, fences, map, placement};
+use crate::net::{
+    Call, Coordinator, Effect, Endpoint, Endpoints, Route, admin, fences, locks, map, placement,
+};
 use ringfence_api::convert::RequestId;
 use ringfence_api::v1::admin_service_client::AdminServiceClient;
 use ringfence_api::v1::fence_service_client::FenceServiceClient;
+use ringfence_api::v1::lock_service_client::LockServiceClient;
 use ringfence_api::v1::placement_service_client::PlacementServiceClient;
 use ringfence_api::v1::{self, lookup_request::Target};
 use ringfence_core::ids::{Epoch, KeyspaceName, NodeId, PartitionId, WorkerId};
@@ -551,8 +554,18 @@ impl Admin {
         self.coordinator.call(self.bounded(call), |channel| send(fences(channel), request.clone())).await
     }
 
+    /// The same of the service for locks.
+    pub(super) async fn ask_locks<R: Clone, T>(
+        &self,
+        call: Call,
+        request: R,
+        send: impl AsyncFn(LockServiceClient<Channel>, R) -> Result<Response<T>, Status>,
+    ) -> Result<T, Error> {
+        self.coordinator.call(self.bounded(call), |channel| send(locks(channel), request.clone())).await
+    }
+
     /// Who wants it, and why, when either was said.
-    fn said(&self) -> Option<v1::Directive> {
+    pub(super) fn said(&self) -> Option<v1::Directive> {
         Some(self.directive()).filter(|given| *given != v1::Directive::default())
     }
 

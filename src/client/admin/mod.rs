@@ -31,6 +31,7 @@
 //! | `approved` | a plan that is put to the coordinator, and the way back |
 //! | `split` | every partition of a keyspace in two |
 //! | `explain` | why a partition is where it is |
+//! | `locks` | named locks: who holds one, who waits, and taking one away |
 //! | `fences` | what storage refused, and fences that are raised again |
 //! | `directives` | what operators decided, and what became of a worker |
 //! | `drill` | an owner that is replaced on purpose, to see its late write refused |
@@ -44,6 +45,7 @@ mod explain;
 mod fences;
 mod handle;
 mod health;
+mod locks;
 mod partition;
 mod placement;
 mod plan;
@@ -65,12 +67,14 @@ pub use fences::{
 };
 pub use handle::{Admin, KeyspaceUpdate};
 pub use health::{Health, OwnerlessReason, Sample};
+pub use locks::{BrokenLock, LockDetail, LockList, held_for, is_over_alert};
 pub use partition::{Located, MoveStarted, PartitionDetail, WouldMove};
 pub use plan::{BeforeAfter, Plan, PlanWorker, PlannedMove, WhatIf};
-pub use ringfence_api::convert::{Keyspace, Owner, Partition, Phase, Tenure};
+pub use ringfence_api::convert::{Keyspace, Lock, LockHolder, LockWaiter, Owner, Partition, Phase, Tenure};
 pub use ringfence_core::placement::{Constraint, PartitionCount, Weight};
 pub use ringfence_core::state::{
-    BalanceBy, MAX_PARTITION_WEIGHT, PartitionChange, Policy, PolicyChange, Takeover, WorkerChange,
+    BalanceBy, LockCooling, LockMode, LockWish, MAX_PARTITION_WEIGHT, PartitionChange, Policy, PolicyChange,
+    Takeover, WorkerChange,
 };
 pub use settings::{PartitionSettings, Settings, WorkerSettings};
 pub use worker::Worker;

@@ -20,7 +20,7 @@ pub struct Worker {
     pub weight: u32,
     /// What it said of itself when it joined.
     pub labels: BTreeMap<String, String>,
-    /// The keyspaces it serves.
+    /// The keyspaces it serves. One that serves none only takes locks: nobody plans for it.
     pub keyspaces: Vec<KeyspaceName>,
     /// Its lease.
     pub ttl: Duration,
@@ -30,6 +30,10 @@ pub struct Worker {
     pub partitions: u32,
     /// How many of them are ready.
     pub ready: u32,
+    /// How many locks it holds.
+    pub locks: u32,
+    /// How many locks it waits for.
+    pub awaited_locks: u32,
     /// When it joined by the leader's wall clock, in milliseconds since 1970; for display.
     pub joined_unix_ms: u64,
 }
@@ -50,6 +54,8 @@ impl TryFrom<v1::Worker> for Worker {
             suspicion_thirds: wire.suspicion_thirds,
             partitions: wire.partitions,
             ready: wire.ready,
+            locks: wire.locks,
+            awaited_locks: wire.awaited_locks,
             joined_unix_ms: wire.joined_unix_ms,
         })
     }

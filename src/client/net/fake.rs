@@ -3,6 +3,7 @@
 use super::Endpoint;
 use ringfence_api::v1::admin_service_server::{AdminService, AdminServiceServer};
 use ringfence_api::v1::fence_service_server::{FenceService, FenceServiceServer};
+use ringfence_api::v1::lock_service_server::{LockService, LockServiceServer};
 use ringfence_api::v1::map_service_server::{MapService, MapServiceServer};
 use ringfence_api::v1::placement_service_server::{PlacementService, PlacementServiceServer};
 use ringfence_api::v1::{self, WatchRequest, WatchResponse};
@@ -44,6 +45,9 @@ pub(crate) enum Asked {
     Refused(v1::ListRefusalsRequest),
     Reassert(v1::ReassertRequest),
     Reasserts(v1::ListReassertsRequest),
+    Locks(v1::ListLocksRequest),
+    Lock(v1::GetLockRequest),
+    Break(v1::BreakLockRequest),
 }
 
 /// What a fake answers.
@@ -70,6 +74,9 @@ pub(crate) enum Answered {
     Refused(v1::ListRefusalsResponse),
     Reassert(v1::ReassertResponse),
     Reasserts(v1::ListReassertsResponse),
+    Locks(Vec<v1::ListLocksResponse>),
+    Lock(v1::GetLockResponse),
+    Broken(v1::BreakLockResponse),
     /// Nothing, ever.
     Silence,
 }
@@ -151,6 +158,7 @@ fn serve(listener: TcpListener, node: Node, stopped: oneshot::Receiver<()>) {
             .add_service(AdminServiceServer::new(node.clone()))
             .add_service(PlacementServiceServer::new(node.clone()))
             .add_service(FenceServiceServer::new(node.clone()))
+            .add_service(LockServiceServer::new(node.clone()))
             .add_service(MapServiceServer::new(node))
             .serve_with_incoming(TcpListenerStream::new(listener));
         tokio::select! {
@@ -339,4 +347,72 @@ scripted_service! {
             Answered::Reasserts(a) => a;
     }
     pieces {}
+}
+
+/// The service for locks as an operator asks it. What a session asks is not there.
+#[tonic::async_trait]
+impl LockService for Node {
+    async fn get(
+        &self,
+        request: Request<v1::GetLockRequest>,
+    ) -> Result<Response<v1::GetLockResponse>, Status> {
+        match self.answer(Asked::Lock(request.into_inner())).await? {
+            Answered::Lock(answer) => Ok(Response::new(answer)),
+            _ => Err(Status::internal("the script answers something else")),
+        }
+    }
+
+    async fn r#break(
+        &self,
+        request: Request<v1::BreakLockRequest>,
+    ) -> Result<Response<v1::BreakLockResponse>, Status> {
+        match self.answer(Asked::Break(request.into_inner())).await? {
+            Answered::Broken(answer) => Ok(Response::new(answer)),
+            _ => Err(Status::internal("the script answers something else")),
+        }
+    }
+
+    type ListStream = Pieces<v1::ListLocksResponse>;
+
+    async fn list(
+        &self,
+        request: Request<v1::ListLocksRequest>,
+    ) -> Result<Response<Self::ListStream>, Status> {
+        match self.answer(Asked::Locks(request.into_inner())).await? {
+            Answered::Locks(pieces) => {
+                Ok(Response::new(Box::pin(tokio_stream::iter(pieces.into_iter().map(Ok)))))
+            }
+            _ => Err(Status::internal("the script answers something else")),
+        }
+    }
+
+    type ObserveStream = Pieces<v1::ObserveLockResponse>;
+
+    async fn observe(
+        &self,
+        _: Request<v1::ObserveLockRequest>,
+    ) -> Result<Response<Self::ObserveStream>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn acquire(
+        &self,
+        _: Request<v1::AcquireLockRequest>,
+    ) -> Result<Response<v1::AcquireLockResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn release(
+        &self,
+        _: Request<v1::ReleaseLockRequest>,
+    ) -> Result<Response<v1::ReleaseLockResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn abandon(
+        &self,
+        _: Request<v1::AbandonLockRequest>,
+    ) -> Result<Response<v1::AbandonLockResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
 }

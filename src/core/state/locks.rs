@@ -28,6 +28,11 @@ impl State {
         self.locks.values()
     }
 
+    /// Those of a name and after it; by name.
+    pub fn locks_from(&self, name: &LockName) -> impl Iterator<Item = &Lock> {
+        self.locks.range(name..).map(|(_, lock)| lock)
+    }
+
     /// One lock; `None` when it is idle.
     pub fn lock(&self, name: &LockName) -> Option<&Lock> {
         self.locks.get(name)

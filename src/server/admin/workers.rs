@@ -57,5 +57,7 @@ pub(super) fn shown(state: &State, session: &Session) -> v1::Worker {
         partitions: count(holds.len()),
         ready: count(ready),
         joined_unix_ms: session.joined_unix_ms(),
+        locks: count(session.locks().len()),
+        awaited_locks: count(session.waits().len()),
     }
 }

@@ -8,17 +8,15 @@
 //! |---|---|
 //! | `cursor` | how far a reader is: what it still has to be sent |
 //! | `watch` | the stream: when it waits, sends, and ends |
-//! | `contact` | whether this node still hears of a leader |
 
-mod contact;
 mod cursor;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
+use crate::contact::Contact;
 use crate::context::Context;
-use contact::Contact;
 use ringfence_api::Failure;
 use ringfence_api::convert::{InvalidField, MapEntry, checked};
 use ringfence_api::v1;

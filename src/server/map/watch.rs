@@ -1,8 +1,8 @@
 //! The stream of one reader: when it waits, when it sends, and when it ends.
 
-use super::contact::Contact;
 use super::cursor::{Cursor, lineage};
 use super::{Map, no_such_keyspace};
+use crate::contact::Contact;
 use futures_util::stream;
 use ringfence_api::Failure;
 use ringfence_api::convert::checked;

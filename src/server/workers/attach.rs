@@ -5,11 +5,11 @@
 //! acknowledgements, and of those only as many as the worker has renewals under way.
 
 use super::assignment::Told;
-use super::credentials::{check, check_origin, session_id};
 use super::join::MAX_JOINED_KEYSPACES;
 use super::loads;
 use super::renewals::{Renewal, Renewals};
 use crate::context::Context;
+use crate::credentials::{check, check_origin, session_id};
 use crate::drills::Seat;
 use ringfence_api::Failure;
 use ringfence_api::convert::checked;

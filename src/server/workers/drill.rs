@@ -1,7 +1,7 @@
 //! The worker's stream of a drill: whose it is, and from there on messages between it and the drill.
 
-use super::credentials::{check, session_id};
 use crate::context::Context;
+use crate::credentials::{check, session_id};
 use crate::drills::DrillId;
 use futures_util::StreamExt as _;
 use ringfence_api::Failure;

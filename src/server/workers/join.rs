@@ -5,8 +5,8 @@
 //! other for ever; the second is told so, with both addresses. Ending a session early never shortens a lease: its
 //! partitions cool until that lease has run out.
 
-use super::credentials::{check_origin, is_secret_of};
 use crate::context::Context;
+use crate::credentials::{check_origin, is_secret_of};
 use crate::refusal::to_failure;
 use ringfence_api::Failure;
 use ringfence_api::convert::Keyspace;

@@ -14,11 +14,9 @@
 //! | `assignment` | what a session holds, as a picture and as changes to it |
 //! | `report` | ready, released, failed, revoke seen |
 //! | `drill` | the stream of a drill |
-//! | `credentials` | protocol version, cluster and secret |
 
 mod assignment;
 mod attach;
-mod credentials;
 mod drill;
 mod join;
 mod loads;
@@ -57,8 +55,8 @@ impl Workers {
     }
 
     async fn left(&self, request: v1::LeaveRequest) -> Result<(), Failure> {
-        let session = credentials::session_id(request.session)?;
-        match credentials::check(&self.context, session, &request.secret).await {
+        let session = crate::credentials::session_id(request.session)?;
+        match crate::credentials::check(&self.context, session, &request.secret).await {
             Ok(()) => {}
             // A retried leave meets no error.
             Err(failure) if failure.session_end().is_some() => return Ok(()),

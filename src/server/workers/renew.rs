@@ -2,9 +2,9 @@
 
 use super::assignment::Told;
 use super::attach::Outbox;
-use super::credentials::{check, ended, session_id};
 use super::renewals::{Renewal, Renewals};
 use crate::context::Context;
+use crate::credentials::{check, ended, session_id};
 use prost::Message as _;
 use ringfence_api::v1;
 use ringfence_api::{Failure, MAX_MESSAGE_BYTES};

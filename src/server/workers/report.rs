@@ -1,7 +1,7 @@
 //! What became of partitions: ready, released, failed, revoke seen.
 
-use super::credentials::{check, session_id};
 use crate::context::Context;
+use crate::credentials::{check, session_id};
 use crate::refusal::to_failure;
 use ringfence_api::Failure;
 use ringfence_api::v1::{self, report_item};

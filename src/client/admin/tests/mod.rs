@@ -1,6 +1,7 @@
 //! Operators' calls to a scripted node.
 
 mod fences;
+mod locks;
 mod placement;
 
 use super::{Admin, Drill, DrillMode, HeldWrite, MoveStarted, Phase, PolicyChange, Takeover, Verdict};

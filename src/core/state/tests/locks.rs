@@ -61,7 +61,12 @@ impl World {
     }
 
     fn holders(&self) -> Vec<SessionId> {
-        self.state.lock(&lock("l")).into_iter().flat_map(|l| l.holders()).map(|grant| grant.session).collect()
+        self.state
+            .lock(&lock("l"))
+            .into_iter()
+            .flat_map(crate::state::Lock::holders)
+            .map(|grant| grant.session)
+            .collect()
     }
 
     fn epoch_of(&self, session: SessionId) -> Epoch {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Whether this node is in touch with its cluster.
 #[derive(Clone)]
-pub(super) struct Contact {
+pub(crate) struct Contact {
     context: Context,
     leaderless: Duration,
     lost: watch::Receiver<()>,
@@ -17,7 +17,7 @@ pub(super) struct Contact {
 
 impl Contact {
     /// Looks until `stop` is cancelled. A node that has heard nothing for `leaderless` is out of touch.
-    pub(super) fn watch(context: Context, leaderless: Duration, stop: CancellationToken) -> Contact {
+    pub(crate) fn watch(context: Context, leaderless: Duration, stop: CancellationToken) -> Contact {
         let (tell, lost) = watch::channel(());
         let contact = Contact { context, leaderless, lost };
         let looker = contact.clone();
@@ -37,13 +37,13 @@ impl Contact {
     }
 
     /// It is in touch.
-    pub(super) fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         let since = self.context.raft.since_contact();
         since.is_some_and(|silence| silence <= self.leaderless) || mutant!("leaderless-node-is-followed")
     }
 
     /// Returns when it is not, a little later than that is so.
-    pub(super) async fn lost(&mut self) {
+    pub(crate) async fn lost(&mut self) {
         if self.lost.changed().await.is_err() {
             // The node stops, which its streams are told by other means.
             std::future::pending::<()>().await;

@@ -9,7 +9,7 @@ use ringfence_core::state::Session;
 use sha2::{Digest as _, Sha256};
 
 /// Refuses a client of another protocol, or of another cluster.
-pub(super) fn check_origin(context: &Context, protocol: u32, cluster: &str) -> Result<(), Failure> {
+pub(crate) fn check_origin(context: &Context, protocol: u32, cluster: &str) -> Result<(), Failure> {
     if protocol != PROTOCOL {
         return Err(Failure::unsupported_protocol(protocol));
     }
@@ -22,7 +22,7 @@ pub(super) fn check_origin(context: &Context, protocol: u32, cluster: &str) -> R
 }
 
 /// A session's number from the wire.
-pub(super) fn session_id(number: u64) -> Result<SessionId, Failure> {
+pub(crate) fn session_id(number: u64) -> Result<SessionId, Failure> {
     SessionId::new(number).ok_or_else(|| Failure::invalid("session: 0 is no session"))
 }
 
@@ -30,7 +30,7 @@ pub(super) fn session_id(number: u64) -> Result<SessionId, Failure> {
 ///
 /// "It has ended" is final, and is said only from what a quorum has confirmed: a node that lags, or was deposed, may not
 /// know a session that another leader opened.
-pub(super) async fn check(context: &Context, session: SessionId, secret: &[u8]) -> Result<(), Failure> {
+pub(crate) async fn check(context: &Context, session: SessionId, secret: &[u8]) -> Result<(), Failure> {
     if let Some(result) = look(context, session, secret) {
         return result;
     }
@@ -47,13 +47,13 @@ fn look(context: &Context, session: SessionId, secret: &[u8]) -> Option<Result<(
 }
 
 /// The failure for a session that is not in the confirmed state.
-pub(super) fn ended(context: &Context, session: SessionId) -> Failure {
+pub(crate) fn ended(context: &Context, session: SessionId) -> Failure {
     let how = context.replica.lock().state.ended(session).map(|ended| ended.why);
     Failure::session_ended(session, how)
 }
 
 /// Compares hashes, and all of their bytes: how long it takes says nothing about the secret.
-pub(super) fn is_secret_of(session: &Session, secret: &[u8]) -> bool {
+pub(crate) fn is_secret_of(session: &Session, secret: &[u8]) -> bool {
     let hash: [u8; 32] = Sha256::digest(secret).into();
     let differing = hash.iter().zip(session.secret_hash()).fold(0, |all, (a, b)| all | (a ^ b));
     differing == 0 || mutant!("secret-unchecked")
