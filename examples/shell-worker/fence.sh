@@ -13,7 +13,9 @@ sql() (
     exec sqlite3 -batch -bail -cmd '.timeout 20000' "$DATABASE" "$@"
 )
 
-scope=$RINGFENCE_KEYSPACE/$RINGFENCE_PARTITION
+# CLUSTER/orders/17@42, or CLUSTER/@locks/nightly@9 under a lock.
+scope=${RINGFENCE_TOKEN#*/}
+scope=${scope%@*}
 cluster=${RINGFENCE_TOKEN%%/*}
 epoch=$RINGFENCE_EPOCH
 

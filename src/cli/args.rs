@@ -61,7 +61,7 @@ enum Verb {
     Partition(Box<partition::PartitionArgs>),
     /// Plan, review, apply and undo a rebalance; see what a policy would do
     Rebalance(Box<rebalance::RebalanceArgs>),
-    /// Named locks: list and show them, and take one from whoever holds it
+    /// Named locks: run a command under one, list and show them, and take one from whoever holds it
     Lock(Box<lock::LockArgs>),
     /// Writes that storage refused, and raising fences again after a restore
     Fence(Box<fence::FenceArgs>),
@@ -346,6 +346,10 @@ mod tests {
              --stop-within 9s --join-within 3s --weight 2 --label zone=a --address a:1 --endpoints http://a:1 -- sh -c :",
             "ringfence run --keyspace orders --id w1 --one-child -- python3 worker.py --flag",
             "ringfence minder --until 17 --wait-ready -- true",
+            "ringfence lock run nightly -- true",
+            "ringfence lock run nightly --fenced --shared --wait 30s --lock-delay 5s --ttl 3s --alert-after 1h --id a \
+             --kill-margin 1s -- sh -c :",
+            "ringfence lock run nightly --efficiency --fail-open -- sh -c : -o json",
             "ringfence partition list orders -o json",
             "ringfence partition show orders/17",
             "ringfence partition move orders/17 --to w1 --wait",
@@ -554,6 +558,7 @@ mod tests {
         ("rebalance status", Does::Reads),
         ("cluster status", Does::Reads),
         ("lock list", Does::Reads),
+        ("lock run", Does::Runs),
         ("lock show", Does::Reads),
         ("fence refusals", Does::Reads),
         ("fence status", Does::Reads),

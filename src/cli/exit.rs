@@ -1,4 +1,4 @@
-//! How a command ends: three exit codes, two more where another program is to be run, and one form for everything that goes wrong.
+//! How a command ends: three exit codes, more where another program is run, and one form for everything that goes wrong.
 //!
 //! An error is a sentence on standard error. With `-o json`, standard output has an object with its code as well, so
 //! that whoever reads it finds JSON whatever happens. A reader that went away (a closed pipe) is no error: the command
@@ -24,6 +24,12 @@ pub(crate) enum Exit {
     NotExecutable,
     /// There is no such program to run. As shells say it.
     NoProgram,
+    /// A lock is not free. As `EX_TEMPFAIL`: try again later.
+    Busy,
+    /// A lock was lost while a command ran under it.
+    Lost,
+    /// As a command that was run: its exit code, or 128 and the number of the signal.
+    Of(u8),
 }
 
 impl From<Exit> for ExitCode {
@@ -34,6 +40,9 @@ impl From<Exit> for ExitCode {
             Exit::Usage => ExitCode::from(2),
             Exit::NotExecutable => ExitCode::from(126),
             Exit::NoProgram => ExitCode::from(127),
+            Exit::Busy => ExitCode::from(75),
+            Exit::Lost => ExitCode::from(76),
+            Exit::Of(code) => ExitCode::from(code),
         }
     }
 }

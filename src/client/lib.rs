@@ -91,6 +91,11 @@ struct Readme;
 #[doc = include_str!("../../docs/drill.md")]
 struct DrillPage;
 
+/// And that of the page about locks.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/locks.md")]
+struct LocksPage;
+
 /// And that of the page about refused writes.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/refusals.md")]

@@ -1,12 +1,14 @@
-//! `ringfence lock`: list and show named locks, and take one from whoever holds it.
+//! `ringfence lock`: run a command under a named lock, list and show locks, and take one from whoever holds it.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `shape` | the JSON shapes |
 //! | `show` | who holds what, since when, and who waits |
 //! | `breaking` | a lock that is taken from its holder |
+//! | `run` | one command under a lock |
 
 mod breaking;
+mod run;
 mod shape;
 mod show;
 
@@ -27,6 +29,9 @@ pub(crate) struct LockArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Run a command while holding a lock, as flock does on one machine
+    #[command(after_help = run::AFTER_HELP)]
+    Run(Box<run::RunArgs>),
     /// List the locks that somebody holds or waits for
     List {
         /// Only those whose names begin with it
@@ -74,6 +79,7 @@ fn epoch(text: &str) -> Result<Epoch, String> {
 pub(crate) async fn run(args: LockArgs) -> Outcome {
     let common = &args.common;
     match args.verb {
+        Verb::Run(args) => run::run(common, *args).await,
         Verb::List { prefix } => show::list(common, prefix.as_ref().map_or("", LockName::as_str)).await,
         Verb::Show { lock } => show::show(common, &lock).await,
         Verb::Break { lock, epoch, at_once, who, sure } => {

@@ -29,12 +29,21 @@ const NO_WAIT: Duration = Duration::from_millis(1);
 pub(super) enum Event {
     /// Something changed that the child works under.
     Look,
-    /// The leader of the group has ended; how, for people.
-    Ended(String),
+    /// The leader of the group has ended.
+    Ended(How),
     /// The child says that it is ready.
     Ready,
     /// It cannot be told anything any more, and is to die for it.
     Deaf,
+}
+
+/// How a leader ended.
+#[derive(Debug)]
+pub(super) struct How {
+    /// For people.
+    pub(super) text: String,
+    /// Its exit code, or 128 and the number of the signal.
+    pub(super) code: Option<u8>,
 }
 
 /// What a child is made of.
@@ -181,23 +190,24 @@ pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
 }
 
 /// Waits for the leader of a group and leaves it where it is, so that the group keeps its name.
-fn ended(leader: Pid) -> String {
+fn ended(leader: Pid) -> How {
     let status = loop {
         match waitid(WaitId::Pid(leader), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Err(Errno::INTR) => {}
             status => break status,
         }
     };
-    match status {
+    let (text, code) = match status {
         Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
-            (Some(code @ 129..=192), _) => format!("ended by {}", name(code - 128)),
-            (Some(code), _) => format!("ended with exit code {code}"),
-            (None, Some(signal)) => format!("ended by {}", name(signal)),
-            (None, None) => "ended".to_owned(),
+            (Some(code @ 129..=192), _) => (format!("ended by {}", name(code - 128)), Some(code)),
+            (Some(code), _) => (format!("ended with exit code {code}"), Some(code)),
+            (None, Some(signal)) => (format!("ended by {}", name(signal)), Some(128 + signal)),
+            (None, None) => ("ended".to_owned(), None),
         },
-        Ok(None) => "ended".to_owned(),
-        Err(error) => format!("ended, and nobody knows how: {error}"),
-    }
+        Ok(None) => ("ended".to_owned(), None),
+        Err(error) => (format!("ended, and nobody knows how: {error}"), None),
+    };
+    How { text, code: code.and_then(|code| u8::try_from(code).ok()) }
 }
 
 fn name(signal: i32) -> String {

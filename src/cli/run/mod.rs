@@ -7,11 +7,13 @@
 //! | `life` | one life of a child: its processes |
 //! | `minder` | the process between this one and the command, which outlives this one by a moment |
 //! | `each` | one child for each partition |
+//! | `alone` | one command, once, under a lock |
 //! | `all`, `hub`, `talk` | one child for all of them, what it holds, and the lines in which it is told |
 //! | `program` | finds the command, before anything is joined |
 //! | `clock` | the clock of the deadlines |
 
 mod all;
+pub(crate) mod alone;
 mod clock;
 mod course;
 mod each;

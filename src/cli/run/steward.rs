@@ -24,6 +24,8 @@ pub(super) trait Charge {
     fn started(&mut self, _: &Life, _: &Sender<Event>) {}
     /// The child has said that it is ready.
     fn ready(&mut self);
+    /// The leader of a life has ended: its exit code, or 128 and the number of the signal.
+    fn ended(&mut self, _: Option<u8>) {}
     /// Nothing of a life lives any more.
     fn gone(&mut self) {}
     /// For people: `orders/17`.
@@ -96,8 +98,10 @@ pub(super) fn drive(
         let quiet = quiet.min(claim.left / 8).min(LOOK_AGAIN);
         let quiet = if headless { GONE_AGAIN } else { quiet.max(LEAST_WAIT) };
         match news.recv_timeout(quiet) {
-            Ok(Event::Ended(how)) => {
+            Ok(Event::Ended(ended)) => {
                 headless = true;
+                let how = ended.text;
+                charge.ended(ended.code);
                 let ran_into = course.restarts();
                 tracing::info!(child = charge.name(), how, restarts = ran_into, "a child has ended");
                 course.note(clock::now(), News::Ended(how));

@@ -3,6 +3,7 @@
 //! | file | theme |
 //! |---|---|
 //! | `leases` | renewals, elections, silence: who believes what, and until when |
+//! | `locks` | named locks: who holds one, who waits, and what the holder of before may still do |
 //! | `loads` | what owners measure, and what moves because of it |
 //! | `handoffs` | from one owner to the next, and what the one before may still do |
 //! | `retries` | replies that are lost, requests that come late |
@@ -18,6 +19,7 @@ mod handoffs;
 mod identity;
 mod leases;
 mod loads;
+mod locks;
 mod retries;
 mod splits;
 mod traffic;

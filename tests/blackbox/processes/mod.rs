@@ -4,6 +4,7 @@ mod clocks;
 mod demo;
 mod drills;
 mod gateway;
+mod lock_run;
 mod members;
 mod nodes;
 mod run;

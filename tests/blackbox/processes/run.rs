@@ -19,30 +19,30 @@ fn worker(cluster: &Cluster, id: &str, options: &[&str], script: &str) -> Proces
 }
 
 /// What a script has left under this name, when it has.
-fn trace(cluster: &Cluster, name: &str) -> Option<String> {
+pub(super) fn trace(cluster: &Cluster, name: &str) -> Option<String> {
     std::fs::read_to_string(cluster.dir().join(name)).ok()
 }
 
-fn wait_trace(cluster: &Cluster, name: &str) -> String {
+pub(super) fn wait_trace(cluster: &Cluster, name: &str) -> String {
     wait_for(&format!("a script leaves {name}"), || trace(cluster, name))
 }
 
-fn touch(cluster: &Cluster, name: &str) {
+pub(super) fn touch(cluster: &Cluster, name: &str) {
     std::fs::write(cluster.dir().join(name), "").unwrap();
 }
 
 /// The whole numbers of a trace.
-fn numbers(text: &str) -> Vec<i32> {
+pub(super) fn numbers(text: &str) -> Vec<i32> {
     text.split_whitespace().map(|word| word.parse().unwrap()).collect()
 }
 
 /// Whether a process lives. One that only waits to be collected does not.
-fn lives(pid: i32) -> bool {
+pub(super) fn lives(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-fn signal(pid: i32, signal: Signal) {
+pub(super) fn signal(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
