@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
 /// Every verb that asks the cluster, as a script would write it.
-const VERBS: [&[&str]; 49] = [
+const VERBS: [&[&str]; 52] = [
     &["status"],
     &["keyspace", "create", "orders", "--partitions", "4"],
     &["keyspace", "create", "orders", "--partitions", "4", "--if-absent"],
@@ -59,6 +59,9 @@ const VERBS: [&[&str]; 49] = [
     &["rebalance", "release-brake", "--yes"],
     &["keyspace", "delete", "orders", "--dry-run"],
     &["cluster", "remove-node", "1", "--dry-run"],
+    &["lock", "list"],
+    &["lock", "show", "nightly"],
+    &["lock", "break", "nightly", "--yes"],
 ];
 
 /// With JSON there is one document on standard output, and what is wrong is on standard error as well.

@@ -12,6 +12,7 @@ mod examples;
 mod harness;
 mod history;
 mod house;
+mod locks;
 mod mutants;
 mod operators;
 mod pages;

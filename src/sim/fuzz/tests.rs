@@ -1,9 +1,11 @@
 //! The corpus holds, and the fuzzer finds what is there to be found.
 
 use super::targets::Form;
+use super::targets::calls::METHODS;
 use super::{Fire, Target, Verdict, all, judge, read, seeds};
 use prost::Message as _;
 use ringfence_api::v1;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 fn corpus() -> PathBuf {
@@ -41,6 +43,21 @@ fn what_the_product_writes_is_in_the_corpus_and_is_read() {
             }
         }
     }
+}
+
+/// Of what a client may call nothing is left out.
+#[test]
+fn every_method_of_the_public_contract_is_called() {
+    let set = prost_types::FileDescriptorSet::decode(v1::FILE_DESCRIPTOR_SET).unwrap();
+    let of_contract = set.file.iter().filter(|file| file.package() == "ringfence.v1");
+    let services = of_contract.flat_map(|file| &file.service);
+    let public = services.filter(|service| !["Formation", "Raft"].contains(&service.name()));
+    let methods = public.flat_map(|service| {
+        service.method.iter().map(move |method| format!("{}/{}", service.name(), method.name()))
+    });
+    let methods: BTreeSet<String> = methods.collect();
+    let called: BTreeSet<String> = METHODS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(called, methods);
 }
 
 #[test]

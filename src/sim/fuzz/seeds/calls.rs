@@ -189,6 +189,7 @@ pub(super) fn stories() -> Vec<(String, Vec<u8>)> {
         then(owned(2), [call("/Leave", &[&v1::LeaveRequest { session: 1, secret: SECRET.into() }])]),
         then(vec![], [call("/ClusterStatus", &[&v1::ClusterStatusRequest {}])]),
         raised_again(),
+        locked(),
     ]);
     all.extend(refused());
     all
@@ -242,6 +243,59 @@ fn raised_again() -> Vec<u8> {
             report(1, 0, 1, What::Released(Default::default())),
             call("/ListReasserts", &[&list]),
             call("/ListRefusals", &[&v1::ListRefusalsRequest { keyspace: orders() }]),
+        ],
+    )
+}
+
+/// Locks: held, waited for, given up, broken and given back.
+fn locked() -> Vec<u8> {
+    let session_only = |worker: &str, nonce: u8| {
+        let join = v1::JoinRequest {
+            protocol: ringfence_api::PROTOCOL,
+            worker: worker.to_owned(),
+            nonce: vec![nonce; 16].into(),
+            secret_sha256: SECRET_SHA256.to_vec().into(),
+            ttl_ms: 10_000,
+            ..Default::default()
+        };
+        call("/Join", &[&join])
+    };
+    let lock = || "nightly".to_owned();
+    let wish = v1::LockWish {
+        mode: v1::LockMode::Exclusive.into(),
+        takeover: v1::Takeover::Fence.into(),
+        lock_delay_ms: 100,
+        alert_after_ms: 60_000,
+    };
+    let acquire = |session, wait| v1::AcquireLockRequest {
+        session,
+        secret: SECRET.into(),
+        lock: lock(),
+        number: 1,
+        settled_below: 1,
+        wish: Some(wish),
+        wait,
+    };
+    let of = |session| (session, SECRET.into(), lock());
+    let (session, secret, name) = of(1);
+    let release = v1::ReleaseLockRequest { session, secret, lock: name, epoch: 1 };
+    let (session, secret, name) = of(2);
+    let abandon = v1::AbandonLockRequest { session, secret, lock: name, number: 1 };
+    let would = v1::BreakLockRequest { lock: lock(), dry_run: true, ..Default::default() };
+    let broken = v1::BreakLockRequest { request: id(70), at_once: true, dry_run: false, ..would.clone() };
+    then(
+        vec![session_only("w1", 1), attach(1, &[]), session_only("w2", 2), attach(2, &[])],
+        [
+            call("LockService/Acquire", &[&acquire(1, true)]),
+            call("LockService/Acquire", &[&acquire(2, false)]),
+            call("LockService/Acquire", &[&acquire(2, true)]),
+            call("LockService/Observe", &[&v1::ObserveLockRequest { lock: lock() }]),
+            call("LockService/Get", &[&v1::GetLockRequest { lock: lock() }]),
+            call("LockService/List", &[&v1::ListLocksRequest { prefix: "night".to_owned() }]),
+            call("LockService/Break", &[&would]),
+            call("LockService/Break", &[&broken]),
+            call("LockService/Release", &[&release]),
+            call("LockService/Abandon", &[&abandon]),
         ],
     )
 }

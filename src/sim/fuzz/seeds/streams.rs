@@ -85,6 +85,22 @@ pub(super) fn attached() -> Vec<(String, Vec<u8>)> {
     let drain = v1::DrainLeft { keyspace: "orders".to_owned(), partition: 1, epoch: 2, left_ms: 4_000 };
     let gone = v1::Gone { keyspace: "orders".to_owned(), partition: 0, epoch: 1 };
     let lost = Message::Assignment(v1::Assignment { revision: 9, gone: vec![gone], ..Default::default() });
+    let nightly = v1::HeldLock {
+        lock: "nightly".to_owned(),
+        epoch: 9,
+        mode: v1::LockMode::Shared.into(),
+        takeover: v1::Takeover::Lease.into(),
+        number: 1,
+    };
+    let locked = Message::Assignment(v1::Assignment {
+        revision: 7,
+        complete: true,
+        locks: vec![nightly],
+        ..Default::default()
+    });
+    let gone = v1::GoneLock { lock: "nightly".to_owned(), epoch: 9, number: 1 };
+    let unlocked =
+        Message::Assignment(v1::Assignment { revision: 8, gone_locks: vec![gone], ..Default::default() });
     let stream = |messages: Vec<Message>| {
         let stream = messages.into_iter().map(|message| v1::AttachResponse { message: Some(message) });
         Attached { joined: Some(joined.clone()), stream: stream.collect() }.encode_to_vec()
@@ -100,6 +116,7 @@ pub(super) fn attached() -> Vec<(String, Vec<u8>)> {
             picture(12, false, vec![held(0, 7, false)]),
             acknowledged(3, 12, vec![]),
         ]),
+        stream(vec![locked, acknowledged(1, 7, vec![]), unlocked, acknowledged(2, 8, vec![])]),
     ])
 }
 

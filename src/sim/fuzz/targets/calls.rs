@@ -41,8 +41,8 @@ const LISTENED: Duration = Duration::from_millis(300);
 /// The most partitions of a keyspace that is created here. A million of them are allowed, and take seconds.
 const MAX_PARTITIONS: u32 = 1_000;
 
-/// What is called: the method, and how it answers.
-pub(crate) const METHODS: [(&str, Kind); 42] = [
+/// What is called: the method, and how it answers. An input names one by its place, so a new one goes to the end.
+pub(crate) const METHODS: [(&str, Kind); 50] = [
     ("AdminService/CreateKeyspace", Kind::Answer),
     ("AdminService/UpdateKeyspace", Kind::Answer),
     ("AdminService/DeleteKeyspace", Kind::Answer),
@@ -85,6 +85,14 @@ pub(crate) const METHODS: [(&str, Kind); 42] = [
     ("FenceService/ListRefusals", Kind::Answer),
     ("FenceService/Reassert", Kind::Answer),
     ("FenceService/ListReasserts", Kind::Answer),
+    ("AdminService/SplitKeyspace", Kind::Answer),
+    ("LockService/Acquire", Kind::Answer),
+    ("LockService/Release", Kind::Answer),
+    ("LockService/Abandon", Kind::Answer),
+    ("LockService/List", Kind::Answer),
+    ("LockService/Get", Kind::Answer),
+    ("LockService/Observe", Kind::Long),
+    ("LockService/Break", Kind::Answer),
 ];
 
 /// Stands for the number of the drill that was ordered last, which nobody can know before.
