@@ -30,7 +30,7 @@ pub(super) fn is_grpc(request: &http::Request<Body>) -> bool {
 
 /// Carries a call to the services, and its answer back.
 pub(super) async fn carry<S>(
-    contract: &std::sync::Arc<Contract>,
+    contract: &'static Contract,
     services: S,
     request: http::Request<Body>,
 ) -> http::Response<Body>
@@ -199,18 +199,18 @@ fn decode(method: &MethodDescriptor, message: Bytes) -> Result<serde_json::Value
 
 /// The answers, a line each as they come.
 fn stream(
-    contract: &std::sync::Arc<Contract>,
+    contract: &'static Contract,
     method: &MethodDescriptor,
     answer: http::Response<Body>,
 ) -> http::Response<Body> {
-    let state = Some((Arriving::of(answer), std::sync::Arc::clone(contract), method.clone()));
+    let state = Some((Arriving::of(answer), contract, method.clone()));
     let lines = unfold(state, |state| async move {
         let (mut arriving, contract, method) = state?;
         let next = arriving.next().await;
         let (line, more) = match next.and_then(|message| message.map(|m| decode(&method, m)).transpose()) {
             Ok(Some(value)) => (value, true),
             Ok(None) => return None,
-            Err(status) => (serde_json::json!({ "error": error(&contract, &status) }), false),
+            Err(status) => (serde_json::json!({ "error": error(contract, &status) }), false),
         };
         let frame = Ok::<_, Status>(http_body::Frame::data(Bytes::from(format!("{line}\n"))));
         Some((frame, more.then_some((arriving, contract, method))))

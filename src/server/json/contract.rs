@@ -1,9 +1,12 @@
 //! Which calls there are: those of the public services, as the contract describes them.
 
+use prost::Message as _;
+use prost_reflect::prost_types::FileDescriptorSet;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use ringfence_api::FILE_DESCRIPTOR_SET;
 use ringfence_api::v1;
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// The services that clients may call. What is for peers only is not among them.
 const PUBLIC: [&str; 6] = [
@@ -12,7 +15,7 @@ const PUBLIC: [&str; 6] = [
     v1::admin_service_server::SERVICE_NAME,
     v1::placement_service_server::SERVICE_NAME,
     v1::fence_service_server::SERVICE_NAME,
-    "ringfence.v1.LockService",
+    v1::lock_service_server::SERVICE_NAME,
 ];
 
 /// The calls by their paths.
@@ -21,9 +24,20 @@ pub(super) struct Contract {
 }
 
 impl Contract {
-    /// The contract that was compiled in.
-    pub(super) fn read() -> Result<Contract, String> {
-        let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).map_err(|e| e.to_string())?;
+    /// The one of this process.
+    ///
+    /// # Errors
+    /// When what was compiled in cannot be read.
+    pub(super) fn get() -> Result<&'static Contract, String> {
+        static CONTRACT: LazyLock<Result<Contract, String>> = LazyLock::new(Contract::read);
+        CONTRACT.as_ref().map_err(Clone::clone)
+    }
+
+    /// The contract that was compiled in, without its comments: they are most of it, and reflection has them.
+    fn read() -> Result<Contract, String> {
+        let mut files = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).map_err(|e| e.to_string())?;
+        files.file.iter_mut().for_each(|file| file.source_code_info = None);
+        let pool = DescriptorPool::from_file_descriptor_set(files).map_err(|e| e.to_string())?;
         let services = pool.services().filter(|service| PUBLIC.contains(&service.full_name()));
         let methods = services.flat_map(|service| {
             let name = service.full_name().to_owned();

@@ -27,7 +27,6 @@ mod tests;
 use contract::Contract;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
@@ -36,7 +35,7 @@ use tower_layer::Layer;
 /// Puts the calls over JSON in front of the services.
 #[derive(Clone)]
 pub(crate) struct Json {
-    contract: Arc<Contract>,
+    contract: &'static Contract,
 }
 
 impl Json {
@@ -45,7 +44,7 @@ impl Json {
     /// # Errors
     /// When the contract that was compiled in cannot be read.
     pub(crate) fn new() -> Result<Json, String> {
-        Ok(Json { contract: Arc::new(Contract::read()?) })
+        Ok(Json { contract: Contract::get()? })
     }
 }
 
@@ -53,14 +52,14 @@ impl<S> Layer<S> for Json {
     type Service = JsonService<S>;
 
     fn layer(&self, inner: S) -> JsonService<S> {
-        JsonService { contract: Arc::clone(&self.contract), inner }
+        JsonService { contract: self.contract, inner }
     }
 }
 
 /// The services, with the calls over JSON in front.
 #[derive(Clone)]
 pub(crate) struct JsonService<S> {
-    contract: Arc<Contract>,
+    contract: &'static Contract,
     inner: S,
 }
 
@@ -88,7 +87,7 @@ where
             let mut ready = ready;
             return Box::pin(ready.call(request));
         }
-        let contract = Arc::clone(&self.contract);
-        Box::pin(async move { Ok(carry::carry(&contract, ready, request).await) })
+        let contract = self.contract;
+        Box::pin(async move { Ok(carry::carry(contract, ready, request).await) })
     }
 }
