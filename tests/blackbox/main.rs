@@ -7,6 +7,7 @@ mod answers;
 mod bad_input;
 mod cases;
 mod cli;
+mod clients;
 mod cluster;
 mod examples;
 mod harness;
