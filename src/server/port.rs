@@ -207,7 +207,14 @@ pub(crate) async fn serve<H: Health>(
         .add_routes(routes);
     let served = match source {
         Source::Tcp(listener) => {
-            let incoming = unhurried(TcpIncoming::from(listener).with_nodelay(Some(true)));
+            let incoming = unhurried(
+                TcpIncoming::from(listener)
+                    .with_nodelay(Some(true))
+                    // HTTP/1 has no pings: an answer that streams to a peer that is gone would have no end.
+                    .with_keepalive(Some(KEEPALIVE * 6))
+                    .with_keepalive_interval(Some(KEEPALIVE))
+                    .with_keepalive_retries(Some(3)),
+            );
             server.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await
         }
         Source::Given(incoming) => {

@@ -86,6 +86,9 @@ impl Under for Held {
 /// Takes the lock, runs the command, gives the lock back.
 pub(super) async fn run(common: &Common, args: RunArgs) -> Outcome {
     Alone::check(&args.command)?;
+    if args.kill_margin.is_zero() || args.kill_margin >= args.ttl / 2 {
+        return Err(Failed::usage("--kill-margin is more than nothing, and less than half of --ttl"));
+    }
     // Before anything is started, so that no signal is missed.
     let mut signals = Signals::new()?;
     let taken = tokio::select! {
@@ -197,7 +200,11 @@ async fn finish(locks: Option<Locks>, ended: Ended<Held>, told: Option<i32>) -> 
     if let Some(error) = not_held {
         tracing::warn!(%error, "the lock was lost while the command ran: the same work may have been done twice");
     }
-    Ok(Exit::Of(code.unwrap_or_else(|| signalled(told.unwrap_or(Signals::TERMINATE)))))
+    match (code, told) {
+        (Some(code), _) => Ok(Exit::Of(code)),
+        (None, Some(number)) => Ok(Exit::Of(signalled(number))),
+        (None, None) => Err(Failed::refused("the command could not be started; the log says why")),
+    }
 }
 
 fn failed(error: Error) -> Failed {

@@ -21,6 +21,17 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// What a child may be told by its environment.
+const NAMES: [&str; 7] = [
+    "RINGFENCE_KEYSPACE",
+    "RINGFENCE_PARTITION",
+    "RINGFENCE_EPOCH",
+    "RINGFENCE_TOKEN",
+    "RINGFENCE_WORKER",
+    "RINGFENCE_LOCK",
+    "RINGFENCE_READY_FD",
+];
+
 /// A minder that does not read is not waited for.
 const NO_WAIT: Duration = Duration::from_millis(1);
 
@@ -87,6 +98,10 @@ impl Life {
             }
         }
         command.arg("--").args(&recipe.command);
+        // Of what this process itself may run under nothing is left: another scope's token would be taken for the child's own.
+        for name in NAMES {
+            command.env_remove(name);
+        }
         command.envs(recipe.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
         if recipe.prefix.is_some() {

@@ -110,12 +110,20 @@ fn mind(args: MinderArgs) -> io::Result<ExitCode> {
         };
         // The child alone has the other end now.
         let ready = ready.map(|(reader, _)| reader);
-        let status = if args.forward {
-            forward(child, from, to).await?
+        let watched = if args.forward {
+            forward(child, from, to).await
         } else {
-            watch(child, from, to, args.until, ready).await?
+            watch(child, from, to, args.until, ready).await
         };
-        Ok(code(status))
+        match watched {
+            Ok(status) => Ok(code(status)),
+            // Nobody minds the child from here on.
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "error: the minder of a child: {error}; the child is killed");
+                kill_group();
+                Err(error)
+            }
+        }
     })
 }
 
@@ -134,6 +142,7 @@ async fn watch(
             kill_group();
         }
         tokio::select! {
+            biased;
             status = child.wait() => return status,
             line = lines.next_line() => match line {
                 Ok(Some(line)) => {
@@ -146,7 +155,8 @@ async fn watch(
             said = said(&mut ready) => {
                 ready = None;
                 if said {
-                    to.write_all(b"ready\n").await?;
+                    // A parent that cannot hear it is gone, which is found above.
+                    let _ = to.write_all(b"ready\n").await;
                 }
             }
             () = tokio::time::sleep(left.min(LOOK_AGAIN)) => {}

@@ -69,6 +69,8 @@ impl Hold {
         if !self.end()
             && let Some(ended) = self.tenure.ended()
         {
+            // It was lost in this moment. Whoever has ended it may not have given it back, and twice does no harm.
+            self.give_back(None);
             return Err(NotHeld::from(ended).into());
         }
         let (answer, answered) = oneshot::channel();

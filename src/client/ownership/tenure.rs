@@ -295,7 +295,12 @@ impl<X> Tenure<X> {
             // Nothing is changed: parent and child share no memory any more, and the parent owns.
             return Err(self.not_owner(Why::Forked));
         }
-        if now.as_nanos() >= self.until.load(Ordering::Acquire) {
+        let until = self.until.load(Ordering::Acquire);
+        if until == ENDED {
+            // Somebody is about to say why.
+            return Err(self.ended().unwrap_or_else(|| self.not_owner(Why::TaskEnded)));
+        }
+        if now.as_nanos() >= until {
             self.end(Why::DrainOver);
         } else if look == Look::Over {
             self.end(Why::Expired);

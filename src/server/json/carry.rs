@@ -7,7 +7,6 @@ use futures_util::stream::unfold;
 use http_body_util::{BodyExt as _, Limited, StreamBody};
 use prost::Message as _;
 use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, MethodDescriptor};
-use ringfence_api::MAX_MESSAGE_BYTES;
 use std::convert::Infallible;
 use std::time::Duration;
 use tonic::Status;
@@ -17,10 +16,17 @@ use tonic::codegen::{Service, http::request::Parts};
 
 /// How long a request's body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// JSON of a message takes more room than the message; a request has few fields that grow by more than this.
-const MAX_JSON_BYTES: usize = 2 * MAX_MESSAGE_BYTES;
+/// The largest request, as JSON. What is parsed takes fifty times as much memory for a moment, so this is less than a message may
+/// be: a report of a thousand partitions fits.
+const MAX_JSON_BYTES: usize = 256 << 10;
 /// The flag, the length, and then the message: so gRPC puts a message on the wire.
 const PREFIX_BYTES: usize = 5;
+
+/// Whether a browser has sent it for some page. Clients of gRPC and scripts send no origin; a page sends one with each call, also
+/// when its name was made to lead here, so that the browser takes it for this node's own.
+pub(super) fn is_of_a_page(request: &http::Request<Body>) -> bool {
+    request.headers().contains_key(header::ORIGIN)
+}
 
 /// Whether the request is for the services as it is.
 pub(super) fn is_grpc(request: &http::Request<Body>) -> bool {
@@ -90,13 +96,11 @@ async fn read(method: &MethodDescriptor, body: Body) -> Result<Bytes, Status> {
         Status::deadline_exceeded(format!("the request did not arrive within {} s", PATIENCE.as_secs()))
     })?;
     let whole =
-        whole.map_err(|e| Status::invalid_argument(format!("the request did not arrive: {e}")))?.to_bytes();
+        whole.map_err(|e| Status::invalid_argument(format!(
+            "the request did not arrive: {e}; over HTTP it has at most {MAX_JSON_BYTES} bytes of JSON, and gRPC takes larger ones"
+        )))?.to_bytes();
     let message = parse(method.input(), &whole)?;
     let length = message.encoded_len();
-    if length > MAX_MESSAGE_BYTES {
-        let why = format!("the request has {length} bytes, and a message has at most {MAX_MESSAGE_BYTES}");
-        return Err(Status::out_of_range(why));
-    }
     let mut framed = BytesMut::with_capacity(PREFIX_BYTES + length);
     framed.put_u8(0);
     framed.put_u32(u32::try_from(length).unwrap_or(u32::MAX));

@@ -9,8 +9,8 @@
 //! are. A call that streams answers gives one JSON object a line; a line `{"error": ...}` ends a stream that failed. Calls that
 //! stream requests need gRPC: a session without a stream renews with `WorkerService/Renew`.
 //!
-//! No cross-origin request is answered: a page in a browser can send JSON nowhere but to its own origin without asking first,
-//! and nobody here answers that question.
+//! No request with an `Origin` is answered, whatever it carries: so no page in a browser reaches a coordinator that its user can
+//! reach, not even under a name that was made to lead here.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -83,6 +83,11 @@ where
         // The clone has not been asked whether it is ready; the one that was goes with the call.
         let clone = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, clone);
+        if carry::is_of_a_page(&request) {
+            let why = "this is no place for pages: a request with an Origin is not answered";
+            let answer = answer::refused(http::StatusCode::FORBIDDEN, why);
+            return Box::pin(std::future::ready(Ok(answer)));
+        }
         if carry::is_grpc(&request) {
             let mut ready = ready;
             return Box::pin(ready.call(request));

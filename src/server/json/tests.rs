@@ -121,6 +121,18 @@ async fn what_is_no_call_is_told_what_one_is() {
     }
 }
 
+/// A page whose name was made to lead here is of this node's own origin to the browser, and says where it is from all the same.
+#[tokio::test]
+async fn a_request_of_a_page_is_not_answered_whatever_it_carries() {
+    let node = testing::alone().await;
+    for kind in ["application/json", "application/grpc", "text/plain"] {
+        let plain = String::from_utf8(request("POST", &format!("{MAP}/Lookup"), kind, "{}")).unwrap();
+        let of_a_page = plain.replacen("Host: node", "Host: node\r\nOrigin: http://node:7600", 1);
+        let answer = send(&node, of_a_page.as_bytes()).await;
+        assert_eq!(answer.status, 403, "{kind}: {}", answer.body);
+    }
+}
+
 #[tokio::test]
 async fn answers_that_stream_come_a_line_each() {
     let node = testing::alone().await;

@@ -40,8 +40,17 @@ pub(super) async fn renew(
     };
     outbox.admit();
     renewals.push(Renewal { session, number: 1, arrival, term, outbox: Arc::clone(&outbox) });
+    let ttl = context.replica.lock().state.session(session).map(ringfence_core::state::Session::ttl);
+    // A renewal that was dropped, because too many wait, is not answered; and one that comes so late extends nothing.
+    let given_up = tokio::time::sleep(ttl.unwrap_or_default());
+    tokio::pin!(given_up);
     loop {
-        outbox.woken().await;
+        tokio::select! {
+            () = outbox.woken() => {}
+            () = &mut given_up => {
+                return Err(Failure::unavailable("the renewal was not answered in time, and has extended nothing"));
+            }
+        }
         if let Some(acknowledgement) = outbox.take_acknowledged()? {
             return answer(context, session, acknowledgement);
         }

@@ -95,6 +95,8 @@ struct Entry {
     queue: VecDeque<Ask>,
     /// What was given back, by its number, until the coordinator knows.
     returning: BTreeMap<u64, Returning>,
+    /// What was taken while guards of it were out there, by its number: how many, and how it is given back with the last one.
+    taken: BTreeMap<u64, (usize, Return)>,
 }
 
 #[derive(Default)]
@@ -235,6 +237,12 @@ impl Table {
         now: Instant,
     ) {
         let ours = self.grantee.session == session;
+        if self.guard_of_taken(name, session, number) {
+            if let Some(answer) = answer {
+                let _ = answer.send(true);
+            }
+            return;
+        }
         let entry = self.locks.get_mut(name).filter(|_| ours);
         match entry.map(|entry| (&mut entry.state, &mut entry.returning)) {
             Some((State::Held(held), _)) if held.number == number => {
@@ -323,7 +331,22 @@ impl Table {
         self.step(name, now);
     }
 
-    /// The lessee believes in it no more. The coordinator is told that this is known here, so that nobody waits for the lease.
+    /// A guard of what was taken has gone; false when there is none such. With the last one the coordinator is told.
+    fn guard_of_taken(&mut self, name: &LockName, session: SessionId, number: u64) -> bool {
+        let entry = self.locks.get_mut(name).filter(|_| self.grantee.session == session);
+        let Some(entry) = entry else { return false };
+        let Some((guards, how)) = entry.taken.get_mut(&number) else { return false };
+        *guards = guards.saturating_sub(1);
+        if *guards == 0 {
+            let how = *how;
+            entry.taken.remove(&number);
+            self.return_it(LockKey { lock: name.clone(), number }, how, None);
+        }
+        true
+    }
+
+    /// The lessee believes in it no more. The coordinator is told that this is known here, so that nobody waits for the lease; of
+    /// what was taken while there are guards only with the last of them, for what they guard may still be going on.
     pub(super) fn lost(&mut self, key: &LockKey, epoch: Epoch, why: Why, now: Instant) {
         let Some(entry) = self.locks.get_mut(&key.lock) else { return };
         let (number, wish) = match &entry.state {
@@ -334,8 +357,10 @@ impl Table {
         if number != key.number {
             return;
         }
+        let mut guards = 0;
         // When nobody had it yet, whoever waits for it asks anew.
         if let State::Held(held) = std::mem::take(&mut entry.state) {
+            guards = held.holds;
             held.tenure.end(why);
             let token = held.tenure.token().short();
             match why {
@@ -343,7 +368,11 @@ impl Table {
                 _ => tracing::debug!(%token, ?why, "lost"),
             }
         }
-        self.return_it(key.clone(), how(wish, epoch), None);
+        if guards > 0 && why == Why::Taken {
+            entry.taken.insert(number, (guards, how(wish, epoch)));
+        } else {
+            self.return_it(key.clone(), how(wish, epoch), None);
+        }
         self.step(&key.lock, now);
     }
 
@@ -402,7 +431,8 @@ impl Table {
     pub(super) fn picture_changed(&mut self) {
         for entry in self.locks.values_mut() {
             if let State::Asking(request) = &mut entry.state {
-                request.in_doubt |= request.answered;
+                // Also when it is not answered yet: the grant that its answer tells of may be over already.
+                request.in_doubt = true;
             }
         }
     }
@@ -410,13 +440,17 @@ impl Table {
     /// Asks again what may have been granted and taken again without being seen.
     pub(super) fn look_again(&mut self, now: Instant) {
         let doubtful = |(name, entry): (&LockName, &Entry)| match &entry.state {
-            State::Asking(request) if request.in_doubt && now.since(request.asked) >= request.doubt => {
+            State::Asking(request)
+                if request.in_doubt && request.answered && now.since(request.asked) >= request.doubt =>
+            {
                 entry.returning.is_empty().then(|| name.clone())
             }
             _ => None,
         };
         let again: Vec<LockName> = self.locks.iter().filter_map(doubtful).collect();
         again.iter().for_each(|name| self.ask_again(name, now));
+        // Numbers become free by giving up, too.
+        self.number_held_up(now);
     }
 
     /// Gives everything back, and takes nothing more.
@@ -482,7 +516,9 @@ impl Table {
             return;
         }
         let Some(first) = entry.queue.front() else {
-            self.locks.remove(name);
+            if entry.taken.is_empty() {
+                self.locks.remove(name);
+            }
             return;
         };
         first.standing.set(Stands::Unanswered);
@@ -519,7 +555,9 @@ impl Table {
     /// Asks under the next number, or waits for one.
     fn ask_under_a_number(&mut self, name: &LockName, now: Instant) {
         if !self.has_a_number() {
-            self.held_up.push_back(name.clone());
+            if !self.held_up.contains(name) {
+                self.held_up.push_back(name.clone());
+            }
             return;
         }
         let Some(State::Asking(request)) = self.locks.get_mut(name).map(|entry| &mut entry.state) else {
@@ -592,7 +630,7 @@ impl Table {
 impl Request {
     /// What was answered to it may not stand any more: it is made again as soon as it can be.
     fn doubt_it(&mut self) {
-        self.in_doubt = true;
+        (self.in_doubt, self.answered) = (true, true);
         self.doubt = Duration::ZERO;
     }
 }

@@ -166,11 +166,14 @@ async fn f035_one_lock_that_is_gone_stops_no_renewals() {
     kept.on_lost(|_| panic!("it is given back"));
     let epoch = fake.break_lock("dead");
     assert_eq!(soon(called.recv()).await, Some(Why::Taken));
-    // Whoever has lost it says that it knows.
-    fake.returned(&format!("release dead@{epoch}")).await;
     let before = fake.world().renewals;
     fake.until("renewals go on for longer than a lease", |world| world.renewals > before + 9).await;
     assert!(kept.is_held() && ownership.is_valid() && !dead.is_held());
+    // What it guards may still be going on, and so the coordinator is told that this is known only when the guard has gone.
+    let release = format!("release dead@{epoch}");
+    assert!(!fake.world().returned.contains(&release));
+    drop(dead);
+    fake.returned(&release).await;
     assert_eq!(fake.world().joins.len(), 1);
     soon(kept.release()).await.unwrap();
     soon(worker.leave()).await.unwrap();

@@ -15,7 +15,10 @@ fn builder(fake: &Fake) -> Builder {
 }
 
 async fn connect(fake: &Fake) -> Locks {
-    builder(fake).connect().await.unwrap()
+    let locks = builder(fake).connect().await.unwrap();
+    // What is pushed before its stream is there reaches nobody.
+    fake.until("its stream is there", |world| world.renewals > 0).await;
+    locks
 }
 
 /// What has to happen soon.
