@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Lock measures of ringfence beside etcd and ZooKeeper, in one run.
 #[derive(Parser)]
 struct Args {
-    /// Which servers to measure beside ringfence.
+    /// Which servers to measure beside ringfence; `none` for ringfence alone.
     #[arg(long, value_delimiter = ',', default_value = "etcd,zookeeper")]
     peers: Vec<String>,
     /// How often each measure is taken.
@@ -65,11 +65,11 @@ async fn main() -> Result<()> {
     let ringfence = ours::Ringfence::start().await?;
     let by_fence = ringfence.by_fence();
     let mut all: Vec<Box<dyn Peer>> = vec![Box::new(ringfence)];
-    for peer in &args.peers {
+    for peer in args.peers.iter().filter(|peer| *peer != "none") {
         all.push(match peer.as_str() {
             "etcd" => Box::new(etcd::Etcd::start().await?),
             "zookeeper" => Box::new(zookeeper::ZooKeeper::start().await?),
-            other => bail!("there is no peer {other}: etcd, zookeeper"),
+            other => bail!("there is no peer {other}: etcd, zookeeper, none"),
         });
     }
     let lasts = Duration::from_millis(args.lasts_ms);

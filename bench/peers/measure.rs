@@ -66,9 +66,14 @@ async fn pairs(
     tokio::time::sleep(lasts).await;
     let (after, took) = (done.load(Ordering::Relaxed), began.elapsed());
     stop.store(true, Ordering::Relaxed);
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
-    }
+    let all_end = async {
+        while let Some(ended) = tasks.join_next().await {
+            ended??;
+        }
+        anyhow::Ok(())
+    };
+    let ended = tokio::time::timeout(PATIENCE, all_end).await;
+    ended.with_context(|| format!("{}: somebody waits for a lock that nobody gets", peer.name()))??;
     Ok((after - before) as f64 / took.as_secs_f64())
 }
 
