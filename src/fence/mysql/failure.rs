@@ -93,10 +93,13 @@ pub(super) fn refusal(state: &str, said: &str, tokens: &[FencingToken]) -> Optio
         "RF004" => FenceError::Implausible { scope: scope()?, from: epoch("highest"), to: epoch("own")? },
         "RF005" => {
             let holder = SessionId::new(value(said, "by")?.parse::<i64>().ok()?.cast_unsigned())?;
-            let scope = scope()?;
-            // The same epoch may have been presented by several sessions: the one refused is not the holder.
+            let (scope, own) = (scope()?, epoch("own")?);
+            // The same epoch may have been presented by several sessions, and one session several epochs: the one refused is
+            // at that epoch, and not the holder's.
             let refused = |token: &&FencingToken| {
-                *token.scope() == scope && token.session().is_some_and(|session| session != holder)
+                *token.scope() == scope
+                    && token.epoch() == own
+                    && token.session().is_some_and(|session| session != holder)
             };
             FenceError::OtherSession { token: tokens.iter().find(refused)?.clone(), holder }
         }

@@ -69,10 +69,13 @@ pub(super) fn refusal(code: &str, detail: &str, tokens: &[FencingToken]) -> Opti
         "RF004" => FenceError::Implausible { scope: scope()?, from: epoch("highest"), to: epoch("own")? },
         "RF005" => {
             let holder = SessionId::new(value(detail, "holder")?.parse::<i64>().ok()?.cast_unsigned())?;
-            let scope = scope()?;
-            // The same epoch may have been presented by several sessions: the one refused is not the holder.
+            let (scope, own) = (scope()?, epoch("own")?);
+            // The same epoch may have been presented by several sessions, and one session several epochs: the one refused is
+            // at that epoch, and not the holder's.
             let refused = |token: &&FencingToken| {
-                *token.scope() == scope && token.session().is_some_and(|session| session != holder)
+                *token.scope() == scope
+                    && token.epoch() == own
+                    && token.session().is_some_and(|session| session != holder)
             };
             FenceError::OtherSession { token: tokens.iter().find(refused)?.clone(), holder }
         }
@@ -165,6 +168,19 @@ mod tests {
         assert_eq!(missing.into_error("testing", &[]).kind(), FenceErrorKind::NotInstalled);
         let another = failure("42883", "function nothing() does not exist", None);
         assert_eq!(another.into_error("testing", &[]).kind(), FenceErrorKind::Store);
+    }
+
+    /// A clone that presents an older epoch of the scope beside the one that it shares with another session.
+    #[test]
+    fn of_several_tokens_of_a_scope_the_one_that_was_refused_is_named() {
+        let of = |text| token(text).held_by(SessionId::new(9).unwrap());
+        let tokens = [of("prod/orders/8@1"), of("prod/orders/8@5")];
+        let error =
+            failure("RF005", "", Some("scope=orders/8 own=5 holder=1")).into_error("testing", &tokens);
+        assert!(
+            matches!(&error, FenceError::OtherSession { token, .. } if token.epoch().get() == 5),
+            "{error}"
+        );
     }
 
     #[test]
