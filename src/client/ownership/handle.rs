@@ -133,9 +133,7 @@ impl Ownership {
     /// ```
     /// # use std::time::Duration;
     /// # let (ownership, control) = ringfence::testkit::Granted::new("orders", 17).start()?;
-    /// let before = ownership.time_left();
-    /// control.pause(Duration::from_millis(1));
-    /// assert!(ownership.time_left() < before);
+    /// assert!(ownership.time_left() > Duration::ZERO);
     /// control.lose();
     /// assert_eq!(ownership.time_left(), Duration::ZERO);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
