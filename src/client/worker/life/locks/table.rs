@@ -464,6 +464,11 @@ impl Table {
                 held.tenure.end(Why::TaskEnded);
                 self.give_back(&name, None);
             }
+            // Who closes waits for nobody's guard.
+            let taken = self.locks.get_mut(&name).map(|entry| std::mem::take(&mut entry.taken));
+            for (number, (_, how)) in taken.into_iter().flatten() {
+                self.return_it(LockKey { lock: name.clone(), number }, how, None);
+            }
             self.step(&name, now);
         }
     }
@@ -483,8 +488,10 @@ impl Table {
             for ask in entry.queue {
                 drop(ask.answer.send(Err(Refusal::Lost { confirmed })));
             }
-            let returning = entry.returning.into_iter();
-            owed.extend(returning.map(|(number, of)| (LockKey { lock: lock.clone(), number }, of.how)));
+            let returning = entry.returning.into_iter().map(|(number, of)| (number, of.how));
+            let taken = entry.taken.into_iter().map(|(number, (_, how))| (number, how));
+            let all = returning.chain(taken);
+            owed.extend(all.map(|(number, how)| (LockKey { lock: lock.clone(), number }, how)));
         }
         self.effects.clear();
         owed

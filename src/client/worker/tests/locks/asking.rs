@@ -258,3 +258,25 @@ async fn t43_no_more_numbers_are_without_an_answer_than_the_coordinator_keeps() 
     assert_eq!(numbers(&world).len(), 100);
     assert!(world.acquires.iter().all(|asked| asked.number < asked.settled_below + 64));
 }
+
+/// Numbers become free by giving up, and then whoever waits for one is to be asked for.
+#[tokio::test]
+async fn a_request_that_waits_for_a_number_is_made_when_those_before_it_are_given_up() {
+    let fake = Fake::start(TTL).await;
+    let locks = connect(&fake).await;
+    fake.world().acquires_held = true;
+    let request = |name: String| tokio::spawn(locks.lock(&name).acquire());
+    let first: Vec<_> = (0..64).map(|n| request(format!("l{n}"))).collect();
+    fake.until("all numbers are used", |world| world.acquires.len() == 64).await;
+    // Asked for before the others are given up: what is wanted of locks is heard in order.
+    let mut last = Box::pin(locks.lock("last").acquire());
+    tokio::select! {
+        biased;
+        _ = &mut last => panic!("there is no number for it"),
+        () = std::future::ready(()) => {}
+    }
+    first.iter().for_each(tokio::task::JoinHandle::abort);
+    fake.until("it is asked for", |world| world.acquires.len() == 65).await;
+    fake.world().acquires_held = false;
+    drop(soon(last).await.unwrap());
+}

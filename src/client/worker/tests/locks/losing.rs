@@ -143,3 +143,16 @@ async fn a_coordinator_that_is_gone_for_good_ends_in_a_loss_not_in_a_hang() {
     assert!(closed.is_ok() || closed.unwrap_err().kind() == ErrorKind::NotReleased);
     drop(guard);
 }
+
+/// The guard of a lock that was taken is out there, and nobody has to drop it first.
+#[tokio::test]
+async fn who_closes_does_not_wait_for_the_guard_of_a_lock_that_was_taken() {
+    let fake = Fake::start(TTL).await;
+    let locks = connect(&fake).await;
+    let guard = soon(locks.lock("nightly").acquire()).await.unwrap();
+    let epoch = fake.break_lock("nightly");
+    soon(guard.lost()).await;
+    soon(locks.close()).await.unwrap();
+    assert!(fake.world().returned.contains(&format!("release nightly@{epoch}")));
+    drop(guard);
+}
